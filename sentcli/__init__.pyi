@@ -82,7 +82,7 @@ def train(
         stage: infocse: pretrain, its first stage.
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
         after: sts-regression: train this method first on the sentences of the pairs; its settings are --set before.KEY=VALUE.
-        teacher: A frozen model that distill, static, margin-mse and rankcse learn from: an encoder, a cross-encoder, or what encode wrote.
+        teacher: What distill, static, rankcse and margin-mse learn from.
         layers: The layers of the start model that stay, counted from 0, such as 0,2,4.
         pooling: As for encode, own, or auto: a finished encoder keeps its own, any other start takes its method's.
         device: auto, cpu, cuda, cuda:1, mps.

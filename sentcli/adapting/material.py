@@ -121,8 +121,8 @@ def _made_queries(corpus: Sequence[str], options: AdaptOptions) -> tuple[QuerySe
 
 def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | None]:
     """Return the sets that choose and judge, of those that were given; a dev set alone does both by halves."""
-    dev = None if options.dev is None else given_set(options.dev)
-    test = None if options.test is None else given_set(options.test)
+    dev = _named(options.dev)
+    test = _named(options.test)
     if dev is None or test is not None:
         return dev, test
     keys = list(dev.queries)
@@ -130,6 +130,13 @@ def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | N
     half = len(keys) // 2
     chosen, judging = set(keys[:half]), set(keys[half:])
     return _without(dev, judging, "first half"), _without(dev, chosen, "second half")
+
+
+def _named(name: str | None) -> RetrievalSet | None:
+    """Return a set that was given."""
+    if name is None:
+        return None
+    return given_set(name)
 
 
 def _without(data: RetrievalSet, keys: Iterable[str], name: str = "") -> RetrievalSet:

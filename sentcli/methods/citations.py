@@ -94,6 +94,35 @@ PAPERS = {
         "Proceedings of EMNLP",
         2021,
     ),
+    "distill": Citation(
+        "reimers2020multilingual",
+        "Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation",
+        "Nils Reimers and Iryna Gurevych",
+        "Proceedings of EMNLP",
+        2020,
+    ),
+    "margin-mse": Citation(
+        "hofstaetter2020marginmse",
+        "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation",
+        "Sebastian Hofstätter and Sophia Althammer and Michael Schröder and Mete Sertkan and Allan Hanbury",
+        "arXiv:2010.02666",
+        2020,
+    ),
+    "rankcse": Citation(
+        "liu2023rankcse",
+        "RankCSE: Unsupervised Sentence Representations Learning via Learning to Rank",
+        "Jiduan Liu and Jiahao Liu and Qifan Wang and Jingang Wang and Wei Wu and Yunsen Xian and Dongyan Zhao and "
+        "Kai Chen and Rui Yan",
+        "Proceedings of ACL",
+        2023,
+    ),
+    "simcse-plus-plus": Citation(
+        "xu2023simcseplusplus",
+        "SimCSE++: Improving Contrastive Learning for Sentence Embeddings from Two Perspectives",
+        "Jiahao Xu and Wei Shao and Lihui Chen and Lemao Liu",
+        "Proceedings of EMNLP",
+        2023,
+    ),
     "sbert-nli": SBERT,
     "sts-regression": SBERT,
 }

@@ -231,6 +231,8 @@ class Method:
             return "pairs with a class"
         if self.views.reads == "labels":
             return "texts with a class"
+        if self.views.reads == "pairs":
+            return "triplets: anchors with a positive and hard negatives"
         return "plain text, or pairs of anchor and positive"
 
     @property
@@ -246,6 +248,8 @@ class Method:
             return reads == "scores" and not self._needs_labels
         if kind == "binary":
             return reads in ("scores", "classed-pairs")
+        if reads == "pairs":
+            return kind == "triplets"
         if kind in ("classed-pairs", "labels") or reads != "sentences":
             return kind == reads
         terms = self.objectives.values()

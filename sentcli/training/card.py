@@ -68,6 +68,9 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     head = ""
     if settings and method["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
+    limits = ""
+    if start.is_static:
+        limits = " A text is the mean of the vectors of its tokens, so that the order of its words counts for nothing."
     citing = ""
     cited = citation(method["name"])
     if cited:
@@ -83,7 +86,7 @@ A {kind} made by sentcli {config["environment"]["sentcli"]} with the method {met
 {method["title"]}.{_origin(config)} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
 training data apply.
 
-{_scores_in_words(results)}
+{_scores_in_words(results)}{limits}
 
 ```python
 {program(encoder)}
@@ -129,11 +132,14 @@ def _origin(config: dict[str, Any]) -> str:
 def _scores_in_words(results: dict[str, Any]) -> str:
     """Return sentences on the scores of a run on its dev set and on held-out text."""
     text = "No dev set was given; these are the last weights."
+    teacher = results.get("teacher_dev")
     dev = dev_scores(results)
     if dev is not None:
         text = f"{dev} (these weights); {score_text(dev.metric, dev.final)} at the last step."
         if dev.best_step == 0 < results["steps"]:
             text = f"No step was better than the start, so these are the weights of the start model. {text}"
+    if dev is not None and teacher is not None:
+        text += f" The teacher has {score_text(dev.metric, teacher)} there."
     if results.get("held_out_perplexity") is not None:
         text += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
     return text

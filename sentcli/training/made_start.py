@@ -40,6 +40,8 @@ def made_start(start: StaticStart, teachers: Sequence[Teacher], corpus: Training
     encoder = teachers[0].encoder
     if encoder.sent is not None:
         raise InputError(f"static: the tokenizer of {teachers[0].name} is not here, since it is served")
+    if encoder.local.spec.is_static:
+        raise InputError(f"--teacher {teachers[0].name} is static itself: name a model that reads texts as a whole")
     key = json_digest([FORMAT, teachers[0].identity, asdict(start), list(corpus.files)])
     folder = cache_folder("static-starts") / key[:32]
     if not folder.is_dir():

@@ -166,6 +166,8 @@ class TrainResult:
     """Perplexity of the kept weights on the masked words of --eval-text."""
     other_start: OtherStart | None = None
     """The start with the pooling that was not taken, where there is a dev set and another one could be expected."""
+    teacher_dev: float | None = None
+    """The score of the first teacher on the dev set that decides; the JSON form has it only where there is one."""
     ended_early: bool = False
     """Whether an observer has ended the run; the JSON form has it only then."""
 
@@ -179,7 +181,7 @@ class TrainResult:
             "final_dev_spearman": None,
         }
         for name, value in vars(self).items():
-            if name not in ("dev", "other_start", "ended_early"):
+            if name not in ("dev", "other_start", "teacher_dev", "ended_early"):
                 results[name] = value
         if dev is not None and (dev.name, dev.metric) == STSB_DEV:
             results["start_dev_spearman"] = dev.start
@@ -189,6 +191,8 @@ class TrainResult:
             results["dev"] = vars(dev)
         if self.other_start is not None:
             results["other_start"] = vars(self.other_start)
+        if self.teacher_dev is not None:
+            results["teacher_dev"] = self.teacher_dev
         if self.ended_early:
             results["ended_early"] = True
         return results

@@ -25,8 +25,7 @@ class MethodOptions:
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
         after: sts-regression: train this method first on the sentences of the pairs; its settings are --set
             before.KEY=VALUE.
-        teacher: A frozen model that distill, static, margin-mse and rankcse learn from: an encoder, a cross-encoder, or
-            what encode wrote.
+        teacher: What distill, static, rankcse and margin-mse learn from.
         layers: The layers of the start model that stay, counted from 0, such as 0,2,4.
     """
 

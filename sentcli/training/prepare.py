@@ -38,6 +38,7 @@ from sentcli.training.made_start import made_start
 from sentcli.training.notes import batch_notes, data_notes
 from sentcli.training.pooling import PoolingChoice, choose_pooling, pooling_of
 from sentcli.training.request import OWN, TrainRequest
+from sentcli.training.targets import check_answers
 from sentcli.training.teachers import EncoderTeacher, check_teachers, open_teacher
 from sentcli.training.training_model import TrainingModel
 
@@ -151,6 +152,7 @@ def prepare(request: TrainRequest) -> Prepared:
         inputs = replace(inputs, dev=sampled)
     teachers = tuple(open_teacher(name, request.device) for name in request.teachers)
     check_teachers(method, teachers)
+    check_answers(teachers, method, inputs.corpus)
     start = start_model(request, method, teachers, inputs)
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     pooling = pooling_of(request, method, start)
@@ -170,6 +172,8 @@ def prepare(request: TrainRequest) -> Prepared:
         _check_model(method, model, inputs.corpus, tokenizer)
         notes += batch_notes(method, model, len(inputs.corpus.sentences))
         notes += data_notes(request, method, inputs)
+        if method.start is not None and not inputs.dev:
+            notes.append(f"--dev SET would say what {method.name} loses: it scores the teacher and the student")
         notes += [objective.note for objective in method.objectives.values() if objective.note]
         for part in model.stateful.values():
             if isinstance(part, StatefulObjective) and part.note:
@@ -197,14 +201,14 @@ def start_model(request: TrainRequest, method: Method, teachers: Sequence[Teache
     """
     if method.start is None:
         return request.model
+    if request.model in request.teachers:
+        return str(made_start(method.start, teachers, inputs.corpus))
     finished = finished_encoder(request.model)
-    if finished is not None and finished.is_static:
-        return request.model
-    if request.model not in request.teachers:
+    if finished is None or not finished.is_static:
         raise InputError(
             f"--model {request.model}: {method.name} starts from its teacher, or from a static model: leave --model out"
         )
-    return str(made_start(method.start, teachers, inputs.corpus))
+    return request.model
 
 
 def _refuse_start_as_teacher(

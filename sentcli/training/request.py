@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +106,8 @@ class TrainRequest:
         layout = self.layout(method)
         if takes_text and layout is not None and layout.kind in ("pairs", "triplets"):
             return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
+        if method.views.reads == "pairs" and layout is not None and method.takes(layout.kind):
+            return replace(method, views=LabelledPairs(negatives=len(layout.columns) - 2))
         settings: dict[str, Any] = {}
         if self.recipe is not None:
             settings.update(self.recipe.assignments)

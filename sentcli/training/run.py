@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
+from sentcli import console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.evaluated import EvaluatedModel, for_model
 from sentcli.evaluation.score_kinds import SIMILARITY, TRANSFER
 from sentcli.evaluation.scores import average
 from sentcli.io.atomic import room_explained
@@ -28,6 +29,7 @@ from sentcli.training.prepare import prepare
 from sentcli.training.records import CONFIG_FILE
 from sentcli.training.request import AUTO, OWN
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
+from sentcli.training.teachers import EncoderTeacher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +130,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         return values
 
     other = _other_start(prepared, observer)
+    teacher_dev = _teacher_dev(prepared)
     result = loop.train(
         model,
         prepared.tokenizer,
@@ -142,7 +145,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         dev=dev[0] if dev else None,
         teachers=prepared.teachers,
     )
-    result = replace(result, other_start=other)
+    result = replace(result, other_start=other, teacher_dev=teacher_dev)
     if text is not None:
         values = _of_first_process(lambda: text.values(encoder.torch_module))
         result = replace(result, held_out_perplexity=values["held_out_perplexity"])
@@ -175,6 +178,21 @@ def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | 
     if observer is not None:
         observer.other_start(start)
     return start
+
+
+def _teacher_dev(prepared: Prepared) -> float | None:
+    """Score the first teacher on the dev set that decides, if it encodes texts, and say it."""
+    if not prepared.inputs.dev or not prepared.teachers:
+        return None
+    dev = prepared.inputs.dev[0]
+    teacher = prepared.teachers[0]
+    if not isinstance(teacher, EncoderTeacher):
+        return None
+    task = for_model(dev.task, teacher.encoder.spec)
+    value = _of_first_process(lambda: teacher.model.measure([task])[0].value)
+    if is_first():
+        console.note(f"the teacher {public_name(teacher.name)} has {dev.score_text(value)}")
+    return value
 
 
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
+from sentcli.training.teachers import KeptVectors
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 TEACHER = "teacher_"
 """The beginning of the names of targets among the tensors of a batch: teachers are numbered from 0."""
 TEACHER_SCORES = "teacher_scores"
+FIRST_ROWS = 4
+"""The rows that teachers are asked about before a run begins."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,25 @@ class Targets:
         if self.scores is not None:
             targets[TEACHER_SCORES] = self.scores[rows]
         return targets
+
+
+def check_answers(teachers: Sequence[Teacher], method: Method, corpus: TrainingSentences) -> None:
+    """Ask the teachers about the first rows, and vectors that are kept about all, before anything is written.
+
+    Raises:
+        InputError: if a teacher cannot answer, or not with numbers.
+    """
+    for teacher in teachers:
+        if isinstance(teacher, KeptVectors):
+            for column in corpus.texts:
+                teacher.require(column)
+    try:
+        Targets.of(teachers, method, corpus, range(min(FIRST_ROWS, len(corpus.sentences))))
+    except InputError:
+        raise
+    except SentcliError as error:
+        names = " ".join(teacher.name for teacher in teachers)
+        raise InputError(f"--teacher {names} is no teacher: {error}") from None
 
 
 def _vectors_of_rows(

@@ -99,18 +99,17 @@ class KeptVectors:
         """The fingerprint of the model that made the vectors, or the name of the file if it does not say."""
         return self.stored.origin.model_fingerprint or self.name
 
-    def vectors(self, texts: Sequence[str], role: str) -> Floats:
-        """Look up texts.
-
-        Raises:
-            InputError: if one of them has no vector there.
-        """
+    def require(self, texts: Sequence[str]) -> None:
+        """Refuse texts of which one has no vector."""
         missing = [text for text in texts if text not in self.row_of_text]
         if missing:
             raise InputError(
                 f"--teacher {self.name} has no vector for {len(missing):,} of {len(texts):,} texts of the training, "
                 f"such as {missing[0][:60]!r}: encode these texts, or give the model itself"
             )
+
+    def vectors(self, texts: Sequence[str], role: str) -> Floats:
+        """Look up texts, all of which are there."""
         rows = np.array([self.row_of_text[text] for text in texts], np.int64)
         return _finite(self, np.asarray(self.stored.blocks.take(rows), np.float32))
 

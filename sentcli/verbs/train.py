@@ -36,7 +36,7 @@ METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-
     "train",
     common=(
         "output method model data pair_fields dev kind eval_data sts batch_size learning_rate epochs "
-        "max_steps seed seeds sweep set recipe resume overwrite json"
+        "max_steps seed seeds sweep set recipe teacher resume overwrite json"
     ),
 )
 def train(
@@ -76,8 +76,7 @@ def train(
       sentcli train --method simcse -m minilm --data sentences.txt -o model
       sentcli train --method micse -m bert-base --data a.txt b.csv -o micse \\
         --eval-data SentEval/data/downstream --set ami.weight=1e-3
-      sentcli train --method informin-cl --set objectives+=ami \\
-        -m minilm --data sentences.txt -o both
+      sentcli train --method static --teacher minilm --data documents.txt -o fast
       sentcli train --method simcse -m minilm --data train.csv --dev dev.csv -o faq
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
@@ -155,10 +154,14 @@ def _teacher_to_start_from(method: str | Method, changes: MethodOptions) -> str 
     """Return the teacher that a student without a model of its own is made of: as a table, or of some of its layers."""
     from sentcli.methods import get_method
 
-    if not changes.teacher or not method:
+    if not method:
         return None
-    is_made = changes.layers is not None or get_method(method).start is not None
-    return changes.teacher[0] if is_made else None
+    is_made = get_method(method).start is not None
+    if is_made and not changes.teacher:
+        raise InputError(f"{get_method(method).name} is made of a teacher: name an encoder with --teacher")
+    if not changes.teacher:
+        return None
+    return changes.teacher[0] if is_made or changes.layers is not None else None
 
 
 def _located(evaluation: EvaluationOptions) -> EvaluationOptions:

@@ -29,6 +29,9 @@ TRAINED = tuple(name for name, method in METHODS.items() if method.fit is None)
 SCORED = {name: method for name, method in METHODS.items() if any(term.needs for term in method.objectives.values())}
 """The methods that read scores, classes or pairs with these; their objectives have them as labels."""
 OF_SCORES = {objective for method in SCORED.values() for objective in method.objectives}
+OF_TRIPLETS = "margin-mse"
+"""The method, and its objective, that needs triplets; it is tried in tests/training/test_teachers.py, as is static."""
+TAUGHT = tuple(name for name in TRAINED if any(term.teacher for term in METHODS[name].objectives.values()))
 
 
 @pytest.fixture
@@ -79,6 +82,9 @@ def opens_everywhere(folder, sentences):
         ("sts-regression", 16, 2e-5, 4, 128),
         ("cross-encoder", 16, 2e-5, 4, 256),
         ("sbert-nli", 16, 2e-5, 1, 128),
+        ("rankcse", 128, 3e-5, 1, 32),
+        ("simcse-plus-plus", 64, 3e-5, 1, 32),
+        ("margin-mse", 32, 2e-5, 1, 256),
     ],
 )
 def test_the_papers_settings(name, batch, rate, epochs, length):
@@ -100,8 +106,13 @@ def test_the_papers_hyper_parameters():
     assert (esimcse.objectives["contrastive"].queue_size, esimcse.views.rate) == (160, 0.32)
     for name, method in METHODS.items():
         assert method.name == name
-        terms = [o for o in method.objectives.values() if hasattr(o, "temperature")]
-        assert all(o.temperature == {"mirror-bert": 0.04, "supcon": 0.1}.get(name, 0.05) for o in terms)
+        terms = {key: o for key, o in method.objectives.items() if hasattr(o, "temperature")}
+        expected = {
+            ("mirror-bert", "nt-xent"): 0.04,
+            ("supcon", "supcon"): 0.1,
+            ("simcse-plus-plus", "dimensions"): 5.0,
+        }
+        assert all(o.temperature == expected.get((name, key), 0.05) for key, o in terms.items())
 
 
 def test_settings_by_name():
@@ -260,9 +271,16 @@ def test_one_line_and_blank_corpora(invoke, tiny_bert, tmp_path):
             assert message in result.stderr
 
 
-@pytest.mark.parametrize("method", [name for name in TRAINED if name not in SCORED])
-def test_every_method_trains_a_tiny_bert(invoke, tiny_bert, text, tmp_path, sentences, method):
-    result = train(invoke, method, tiny_bert, text, tmp_path / "m", "-v")
+@pytest.fixture(scope="session")
+def other_bert(tmp_path_factory):
+    """A teacher for the tiny BERT."""
+    return save_backbone(tmp_path_factory.mktemp("models") / "other-bert", seed=1)
+
+
+@pytest.mark.parametrize("method", [name for name in TRAINED if name not in (*SCORED, OF_TRIPLETS, "static")])
+def test_every_method_trains_a_tiny_bert(invoke, tiny_bert, other_bert, text, tmp_path, sentences, method):
+    options = ["--teacher", other_bert] if method in TAUGHT else []
+    result = train(invoke, method, tiny_bert, text, tmp_path / "m", "-v", *options)
     assert bool(re.search(r"\b250\b.*\b3\b", " ".join(result.stderr.split()))) == (method == "micse")
     assert f"batch_size 16, learning_rate {METHODS[method].settings.learning_rate}" in result.stderr
     terms = METHODS[method].objectives
@@ -331,7 +349,10 @@ def tiny_lm(tmp_path_factory, tiny_bert, sentences):
 
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_any_objective_joins_any_method(tiny_lm, text, objective):
-    """One step of every method with every further objective; its gradient reaches the encoder."""
+    """One step of every method with every further objective; its gradient reaches the encoder.
+
+    The vectors of a teacher are random, and of another width than those of the tiny model.
+    """
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import BatchMaker, Order, to_tensors
     from sentcli.training.data import read_corpus
@@ -340,6 +361,11 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
     for method in TRAINED:
         if objective in METHODS[method].objectives or method in SCORED or objective in OF_SCORES:
             continue
+        if OF_TRIPLETS in (method, objective):
+            continue
+        needs_two_views = OBJECTIVES[objective].views > 1 and METHODS[method].settings.dropout == 0
+        if needs_two_views:
+            continue  # the copies of a sentence would be the same
         extra = {"ami": [("ami.layers", "0:2")], "rtd": [("generator", "self")]}.get(objective, [])
         own = {
             "micse": [("ami.layers", "0:2")],
@@ -351,10 +377,13 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
         changed = configure(changed, [(f"{name}.weight", 0) for name in METHODS[method].objectives])
         changed = configure(changed, [(f"{objective}.weight", 1)])
         encoder, _ = load_encoder(changed, str(tiny_lm))
-        model = make_model(changed, encoder).train()
+        model = make_model(changed, encoder, (24,)).train()
         tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
         (batch,) = BatchMaker(corpus, tokenizer, Order(len(corpus.sentences), 16), changed.views).step(0)
-        loss, terms = model(to_tensors(batch, tokenizer.pad_id, changed.views.count, torch.device("cpu")))
+        tensors = to_tensors(batch, tokenizer.pad_id, changed.views.count, torch.device("cpu"))
+        if any(term.teacher for term in changed.objectives.values()):
+            tensors["teacher_0"] = torch.randn(1, 16, 24)
+        loss, terms = model(tensors)
         loss.backward()
         assert set(terms) == set(changed.objectives)
         words = model.encoder.backbone.embeddings.word_embeddings.weight.grad

@@ -31,6 +31,7 @@ CASES = {
     "ct": {"objectives+": "contrastive", "views.negatives": 3},  # InfoNCE sees the rows of each process that match
     "prompt-bert": {"template.first": "a [X] [MASK]", "template.second": ""},
     "simcse-cached": {"mini_batch_size": 3},
+    "distill": {"objectives-": "similarities"},  # similarities are those within each process
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import torch
 
 from sentcli.methods import METHODS, configure
@@ -12,6 +13,10 @@ from sentcli.training.batches import BatchMaker, Order
 from sentcli.training.data import read_corpus
 from sentcli.training.gradients import Gradients
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
+from sentcli.training.targets import Targets
+
+WIDTH = 24
+"""The dimension of a teacher's vectors, which are random."""
 
 
 def main(cases, model_folder, text, out, batch, steps, device):
@@ -29,12 +34,18 @@ def train(method, model_folder, text, batch, steps, settings, device):
     chosen = configure(METHODS[method], [*settings.items(), ("batch_size", batch), ("dropout", 0.0)])
     seed_everything(1)
     encoder, _ = load_encoder(chosen, model_folder, device=device)
-    model = make_model(chosen, encoder).double().train()
+    widths = (WIDTH,) if any(term.teacher for term in chosen.objectives.values()) else ()
+    model = make_model(chosen, encoder, widths).double().train()
     gradients = Gradients(model, chosen.settings)
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     corpus = read_corpus([text])
     order = Order(len(corpus.sentences), batch, 0, model.least_rows, process_count())
-    maker = BatchMaker(corpus, tokenizer, order, chosen.views, rank=rank())
+    targets = None
+    if widths:
+        rows = len(corpus.sentences)
+        vectors = np.random.default_rng(0).standard_normal((rows, WIDTH))
+        targets = Targets((vectors,), np.arange(rows)[None])
+    maker = BatchMaker(corpus, tokenizer, order, chosen.views, rank=rank(), targets=targets)
     torch.manual_seed(5)  # a shuffle of columns is the only draw
     losses, norms = [], []
     for _, tensors in maker.steps(0, steps, gradients.device):
