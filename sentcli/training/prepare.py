@@ -39,7 +39,7 @@ from sentcli.training.notes import batch_notes, data_notes
 from sentcli.training.pooling import PoolingChoice, choose_pooling, pooling_of
 from sentcli.training.request import OWN, TrainRequest
 from sentcli.training.targets import check_answers
-from sentcli.training.teachers import EncoderTeacher, check_teachers, open_teacher
+from sentcli.training.teachers import EncoderTeacher, check_teachers, identity_of, open_teachers, width_of
 from sentcli.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Prepared:
         if self.corpus.score_range != STSB_RANGE:
             facts["score_range"] = self.corpus.score_range
         if self.teachers:
-            facts["teachers"] = [teacher.identity for teacher in self.teachers]
+            facts["teachers"] = list(map(identity_of, self.teachers))
         return facts
 
 
@@ -150,7 +150,7 @@ def prepare(request: TrainRequest) -> Prepared:
     if request.evaluation.dev_limit is not None:
         sampled = dev.limited(inputs.dev, request.evaluation.dev_limit, request.model)
         inputs = replace(inputs, dev=sampled)
-    teachers = tuple(open_teacher(name, request.device) for name in request.teachers)
+    teachers = open_teachers(request.teachers, request.device)
     check_teachers(method, teachers)
     check_answers(teachers, method, inputs.corpus)
     start = start_model(request, method, teachers, inputs)
@@ -164,7 +164,7 @@ def prepare(request: TrainRequest) -> Prepared:
     model = held_out_text = None
     if method.fit is None:
         check_precision(torch.device(encoder.backend.device), method.settings.precision)
-        model = make_model(method, encoder, tuple(teacher.width for teacher in teachers))
+        model = make_model(method, encoder, tuple(map(width_of, teachers)))
         if request.evaluation.eval_text is not None:
             text = read_corpus([request.evaluation.eval_text], text_field=request.data.text_field)
             held_out_text = HeldOutText(text.sentences, tokenizer, model)

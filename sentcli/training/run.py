@@ -268,9 +268,9 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
     if request.first_stage is not None:
         facts["first_stage"] = request.first_stage
     if prepared.teachers:
-        facts["teachers"] = [
-            {"name": public_name(teacher.name), "identity": teacher.identity} for teacher in prepared.teachers
-        ]
+        facts["teachers"] = []
+        for teacher in prepared.teachers:
+            facts["teachers"].append({"name": public_name(teacher.name), "identity": teacher.identity})
     facts |= {
         "encoder": encoder.describe(),
         "settings": asdict(settings) if method.fit is None else {},

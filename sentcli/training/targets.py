@@ -50,7 +50,9 @@ class Targets:
         is_whole = method.views.one_sentence or len(corpus.texts) == method.views.count
         if not is_whole:
             raise InputError("a teacher knows whole texts, and these views are parts of them: leave out --set views")
-        columns = corpus.texts[:1] if method.views.one_sentence else corpus.texts
+        columns = corpus.texts
+        if method.views.one_sentence:
+            columns = columns[:1]
         roles = method.views.roles[: len(columns)]
         vectors: tuple[Floats, ...] = ()
         places = scores = None
@@ -107,7 +109,7 @@ def _vectors_of_rows(
         for part, teacher in zip(parts, teachers, strict=True):
             part.append(teacher.vectors(texts, role))
         count += len(texts)
-    vectors = tuple(part[0] if len(part) == 1 else np.concatenate(part) for part in parts)
+    vectors = tuple(map(np.concatenate, parts))
     return vectors, places
 
 
@@ -116,7 +118,7 @@ def _scores_of_rows(teacher: Teacher, columns: Sequence[Sequence[str]], rows: Se
     anchors, *others = columns
     scores = np.full((len(anchors), len(others)), np.nan, np.float32)
     for number, column in enumerate(others):
-        first = [anchors[row] for row in rows]
-        second = [column[row] for row in rows]
+        first = list(map(anchors.__getitem__, rows))
+        second = list(map(column.__getitem__, rows))
         scores[rows, number] = teacher.scores(first, second)
     return scores

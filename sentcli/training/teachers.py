@@ -110,7 +110,7 @@ class KeptVectors:
 
     def vectors(self, texts: Sequence[str], role: str) -> Floats:
         """Look up texts, all of which are there."""
-        rows = np.array([self.row_of_text[text] for text in texts], np.int64)
+        rows = np.array(list(map(self.row_of_text.__getitem__, texts)), np.int64)
         return _finite(self, np.asarray(self.stored.blocks.take(rows), np.float32))
 
     def scores(self, first: Sequence[str], second: Sequence[str]) -> Floats:
@@ -165,7 +165,8 @@ def _pair_similarities(teacher: Teacher, first: Sequence[str], second: Sequence[
         if by_cosine:
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors = np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
-        sides.append(vectors[[row_of_text[text] for text in texts]])
+        rows = list(map(row_of_text.__getitem__, texts))
+        sides.append(vectors[rows])
     return np.asarray(np.einsum("nd,nd->n", *sides), np.float32)
 
 
@@ -189,6 +190,24 @@ def open_teacher(name: str, device: str = "auto") -> Teacher:
     if model.spec.scores_pairs:
         return CrossEncoderTeacher(name, Reranker.load(name, device=device, notice=console.note))
     return EncoderTeacher(model)
+
+
+def open_teachers(names: Sequence[str], device: str) -> tuple[Teacher, ...]:
+    """Open several teachers; see `open_teacher`."""
+    teachers = []
+    for name in names:
+        teachers.append(open_teacher(name, device))
+    return tuple(teachers)
+
+
+def identity_of(teacher: Teacher) -> str:
+    """Return a teacher's identity."""
+    return teacher.identity
+
+
+def width_of(teacher: Teacher) -> int:
+    """Return the dimension of a teacher's vectors."""
+    return teacher.width
 
 
 def _stored_vectors(name: str) -> StoredVectors | None:
@@ -229,8 +248,7 @@ def check_teachers(method: Method, teachers: Sequence[Teacher]) -> None:
 def _check_kind(name: str, term: Objective, teachers: Sequence[Teacher]) -> None:
     """Refuse a number or a kind of teachers that one objective does not take."""
     if len(teachers) > term.most_teachers:
-        most = "one teacher" if term.most_teachers == 1 else f"{term.most_teachers} teachers"
-        raise InputError(f"--teacher: {name} learns from at most {most}, not {len(teachers)}")
+        raise InputError(f"--teacher: {name} learns from no more than {term.most_teachers}, not {len(teachers)}")
     for teacher in teachers:
         if term.teacher == "vectors" and not teacher.width:
             raise InputError(

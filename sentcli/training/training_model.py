@@ -234,7 +234,7 @@ class TrainingModel(nn.Module):
             labels=batch.get("labels"),
             matched=batch.get("matched"),
             paired=not self.method.views.one_sentence,
-            teachers=tuple(batch[name] for name in teacher_names(batch)),
+            teachers=tuple(map(batch.__getitem__, teacher_names(batch))),
             teacher_scores=batch.get(TEACHER_SCORES),
         )
 
@@ -390,5 +390,8 @@ def model_inputs(batch: Inputs) -> Inputs:
 
 def teacher_names(batch: Inputs) -> list[str]:
     """Return the names of the vectors of teachers in a batch, in the order of the teachers."""
-    names = [name for name in batch if name.startswith(TEACHER) and name != TEACHER_SCORES]
+    names = []
+    for name in batch:
+        if name.startswith(TEACHER) and name != TEACHER_SCORES:
+            names.append(name)
     return sorted(names, key=lambda name: int(name.removeprefix(TEACHER)))
