@@ -87,8 +87,7 @@ def check_answers(teachers: Sequence[Teacher], method: Method, corpus: TrainingS
     except InputError:
         raise
     except SentcliError as error:
-        names = " ".join(teacher.name for teacher in teachers)
-        raise InputError(f"--teacher {names} is no teacher: {error}") from None
+        raise InputError(f"--teacher cannot be asked: {error}") from None
 
 
 def _vectors_of_rows(
@@ -107,8 +106,7 @@ def _vectors_of_rows(
         for part, teacher in zip(parts, teachers, strict=True):
             part.append(teacher.vectors(texts, role))
         count += len(texts)
-    vectors = tuple(part[0] if len(part) == 1 else np.concatenate(part) for part in parts)
-    return vectors, places
+    return tuple(map(np.concatenate, parts)), places
 
 
 def _scores_of_rows(teacher: Teacher, columns: Sequence[Sequence[str]], rows: Sequence[int]) -> Floats:
