@@ -89,8 +89,7 @@ def check_answers(teachers: Sequence[Teacher], method: Method, corpus: TrainingS
     except InputError:
         raise
     except SentcliError as error:
-        names = " ".join(teacher.name for teacher in teachers)
-        raise InputError(f"--teacher {names} is no teacher: {error}") from None
+        raise InputError(f"--teacher cannot be asked: {error}") from None
 
 
 def _vectors_of_rows(
@@ -109,8 +108,7 @@ def _vectors_of_rows(
         for part, teacher in zip(parts, teachers, strict=True):
             part.append(teacher.vectors(texts, role))
         count += len(texts)
-    vectors = tuple(map(np.concatenate, parts))
-    return vectors, places
+    return tuple(map(np.concatenate, parts)), places
 
 
 def _scores_of_rows(teacher: Teacher, columns: Sequence[Sequence[str]], rows: Sequence[int]) -> Floats:

@@ -24,4 +24,6 @@ METHOD = Method(
     start=StaticStart(),
     settings=Settings(batch_size=256, learning_rate=1e-2, epochs=10, max_length=256, warmup_share=0.05),
 )
-"""The values were found on Wikipedia and on the documents of judged sets (docs/methods/static.md)."""
+"""The values were found on SciFact and Cranfield (docs/methods/static.md): rates of 3e-3 to 3e-2 came to the same, and
+new words gained 0.016 nDCG@10; both terms have as much as `vectors` alone and 0.015 more than `similarities` alone; 10
+epochs have 0.003 more than 4 on a small set and 0.006 less than 2 on a larger one."""
