@@ -14,6 +14,7 @@ SIMCSE = "simcse"
 
 
 def runs(file: str) -> list[dict[str, Any]]:
+    """Return the runs of a file beside this one."""
     lines = (HERE / file).read_text().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -42,7 +43,7 @@ def choose() -> None:
 
 
 def compare() -> None:
-    """Print the seven-task average of each method and its difference from SimCSE's, with a 95 % interval of Welch's t."""
+    """Print the seven-task average of each method and its difference from SimCSE's (Welch's t, 95 %)."""
     averages: dict[str, dict[int, float]] = {}
     dev: dict[str, list[str]] = {}
     for run in runs("runs.jsonl"):
