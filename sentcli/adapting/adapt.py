@@ -12,6 +12,7 @@ from typing import Any
 from sentcli import console
 from sentcli.adapting.candidates import candidates_for
 from sentcli.adapting.contest import Contest, choose
+from sentcli.adapting.folder import work_folder
 from sentcli.adapting.material import Material, choosing_set, in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.plan import PLAN_FILE, Plan, make_plan
@@ -24,7 +25,7 @@ from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.significance import RESAMPLES
-from sentcli.io.atomic import check_output, replacing
+from sentcli.io.atomic import replacing
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import write_json
 from sentcli.io.served import Served
@@ -32,7 +33,7 @@ from sentcli.remaining import duration
 from sentcli.training.teachers import open_teacher
 
 RESULTS_FILE = "adapt.json"
-FORMAT = 1
+FORMAT = 2
 """Changes when an unfinished adaptation of an earlier version cannot go on."""
 
 
@@ -88,9 +89,19 @@ def adapt(
     Raises:
         InputError: if the corpus gives no queries, a set cannot judge, or the budget is too small.
     """
-    began = time.monotonic()
     _check_start(model)
-    folder = _work_folder(output, resume=resume, overwrite=overwrite)
+    reads = [model, options.dev, options.test, options.keep, options.teacher, options.write_with]
+    with work_folder(output, corpus, reads, resume=resume, overwrite=overwrite) as folder:
+        result = _adapted(corpus, model, folder, options, device)
+        taken = result.contest.best.model if result.verdict.adopted else model
+        _write(output, taken, report(result.to_dict()))
+        shutil.rmtree(folder, ignore_errors=True)
+    return result
+
+
+def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOptions, device: str) -> Adaptation:
+    """Train candidates in a folder, and judge the best one."""
+    began = time.monotonic()
     kept_tasks = _watched(options.keep)
     if options.teacher is not None:
         open_teacher(options.teacher, device)
@@ -116,13 +127,7 @@ def adapt(
     )
     contest = choose(work, candidates, plan, dev)
     verdict = _judged(work, contest, test, kept_tasks, options)
-    mined = {}
-    for name, rows_of in work.mined.items():
-        mined["start" if name == model else Path(name).name] = {"rows": len(rows_of.rows), "fell": rows_of.fell}
-    result = Adaptation(verdict, contest, plan, material, mined)
-    _write(output, contest.best.model if verdict.adopted else model, report(result.to_dict()))
-    shutil.rmtree(folder, ignore_errors=True)
-    return result
+    return Adaptation(verdict, contest, plan, material, work.mined)
 
 
 def _watched(keep: str | None) -> list[OwnTask]:
@@ -148,19 +153,6 @@ def _check_start(model: str) -> None:
         raise InputError(f"-m {model} is served: its weights are not here to be adapted")
 
 
-def _work_folder(output: Path, *, resume: bool, overwrite: bool) -> Path:
-    """Return the folder of the work beside the output, which may hold that of an interrupted adaptation."""
-    check_output(output, overwrite=overwrite, resume=False, folder=True)
-    output = output.resolve()
-    folder = output.with_name(f"{output.name}.adapting")
-    if folder.exists() and overwrite:
-        shutil.rmtree(folder)
-    if folder.exists() and not resume:
-        raise InputError(f"{folder} holds an unfinished adaptation: --resume goes on with it, --overwrite starts anew")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def _choices(material: Material, options: AdaptOptions) -> dict[str, Any]:
     """Return every choice that decides what is trained, and by what it is chosen and judged."""
     choices = asdict(options)
@@ -183,7 +175,9 @@ def _judged(
         scale = 100.0 if before[1].main_metric in ("spearman", "pearson") else 1.0
         kept = compare_scores(before[1], now[1], options.allow * scale)
     tried = len({entrant.name for entrant in contest.entrants}) - 1
-    name = best.name if best.share == 1 else f"{best.name}, {best.share:g} of the way"
+    name = best.name
+    if 0 < best.share < 1:
+        name = f"{best.name}, {best.share:g} of the way"
     return Verdict(name, gain, len(test.data.queries), kept, tried)
 
 

@@ -121,22 +121,28 @@ def _made_queries(corpus: Sequence[str], options: AdaptOptions) -> tuple[QuerySe
 
 def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | None]:
     """Return the sets that choose and judge, of those that were given; a dev set alone does both by halves."""
-    dev = _named(options.dev)
-    test = _named(options.test)
+    dev = _named(options.dev, "--dev")
+    test = _named(options.test, "--test")
     if dev is None or test is not None:
         return dev, test
-    keys = list(dev.queries)
-    random.Random(options.seed).shuffle(keys)
-    half = len(keys) // 2
-    chosen, judging = set(keys[:half]), set(keys[half:])
+    keys_of_text: dict[str, list[str]] = {}
+    for key, text in dev.queries.items():
+        keys_of_text.setdefault(plain(text), []).append(key)
+    texts = list(keys_of_text)
+    random.Random(options.seed).shuffle(texts)
+    chosen: set[str] = set()
+    judging: set[str] = set()
+    for text in texts:
+        smaller = min(chosen, judging, key=len)
+        smaller.update(keys_of_text[text])
     return _without(dev, judging, "first half"), _without(dev, chosen, "second half")
 
 
-def _named(name: str | None) -> RetrievalSet | None:
-    """Return a set that was given."""
+def _named(name: str | None, option: str) -> RetrievalSet | None:
+    """Return a set that was given with an option."""
     if name is None:
         return None
-    return given_set(name)
+    return given_set(name, option)
 
 
 def _without(data: RetrievalSet, keys: Iterable[str], name: str = "") -> RetrievalSet:
@@ -157,12 +163,9 @@ def _without(data: RetrievalSet, keys: Iterable[str], name: str = "") -> Retriev
 
 
 def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str, list[Query]]:
-    """Distribute queries so that those whose documents are equal or nearly are in one part."""
-    places = query_set.documents.places
+    """Distribute queries so that those whose documents are equal or nearly, or lead to such ones, are in one part."""
     by_group: dict[int, list[Query]] = {}
-    for query in query_set.queries:
-        positions = {places[key] for key in query.relevant}
-        group = min(positions.union(*(query_set.near_equal.get(position, ()) for position in positions)))
+    for query, group in zip(query_set.queries, _groups(query_set), strict=True):
         by_group.setdefault(group, []).append(query)
     groups = list(map(by_group.__getitem__, sorted(by_group)))
     random.Random(seed).shuffle(groups)
@@ -174,6 +177,29 @@ def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str
         part = next((part for part, count in wanted.items() if len(parts[part]) < count), "training")
         parts[part] += queries
     return parts
+
+
+def _groups(query_set: QuerySet) -> list[int]:
+    """Return the number of the group of each query: those of connected documents have the same."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    places = query_set.documents.places
+    firsts: list[int] = []
+    seconds: list[int] = []
+    for position, others in query_set.near_equal.items():
+        firsts += [position] * len(others)
+        seconds += others
+    relevant = []
+    for query in query_set.queries:
+        positions = [places[key] for key in query.relevant]
+        relevant.append(positions[0])
+        firsts += [positions[0]] * len(positions)
+        seconds += positions
+    size = len(places)
+    edges = coo_array(([True] * len(firsts), (firsts, seconds)), shape=(size, size))
+    _, group_of = connected_components(edges, directed=False)
+    return [int(group_of[position]) for position in relevant]
 
 
 def _written_set(query_set: QuerySet, queries: list[Query], folder: Path) -> RetrievalSet:

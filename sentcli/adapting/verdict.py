@@ -34,8 +34,13 @@ class Verdict:
         return self.kept is None or self.kept.passed
 
     @property
-    def smallest(self) -> float:
-        """The smallest gain that could have been seen: half of the interval, below the difference."""
+    def smallest(self) -> float | None:
+        """The smallest gain that could have been seen: half of the interval, below the difference.
+
+        None where the start was the best on the dev set, since nothing met it then.
+        """
+        if self.chosen == START:
+            return None
         return self.gain.difference - self.gain.interval[0]
 
     def to_dict(self) -> dict[str, Any]:

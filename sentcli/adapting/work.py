@@ -15,6 +15,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.io.atomic import replacing
+from sentcli.io.forms import read_json, write_json
 from sentcli.io.writers import as_json
 from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.mined import Mined, MiningQueries, mine
@@ -54,8 +55,8 @@ class Work:
     device: str = "auto"
     teacher: str | None = None
     seed: int = 0
-    mined: dict[str, Mined] = field(default_factory=dict)
-    """What was mined, by the model that it was mined with."""
+    mined: dict[str, Any] = field(default_factory=dict)
+    """How many rows were mined, and what fell, by the model that mined."""
 
     def model(self, name: str) -> EvaluatedModel:
         """Return a model by its name or folder; its vectors and scores are cached."""
@@ -83,9 +84,12 @@ class Work:
             InputError: if too few rows have a negative.
         """
         path = self.folder / f"{stage}.jsonl"
+        facts_file = path.with_suffix(".json")
+        mined_with = "start" if name == self.start else Path(name).name
         if path.is_file():
-            with path.open(encoding="utf-8") as handle:
-                return path, sum(1 for _ in handle)
+            facts = read_json(facts_file)
+            self.mined[mined_with] = facts
+            return path, facts["rows"]
         material = self.material
         model = self.model(name)
         spec = model.spec
@@ -101,7 +105,9 @@ class Work:
                 f"{len(mined.rows)} of {mined.queries:,} queries have a document that is a hard negative, too few to "
                 "train on: more documents, or queries that a model writes (--write-with), give more"
             )
-        self.mined[name] = mined
+        facts = {"rows": len(mined.rows), "fell": mined.fell}
+        self.mined[mined_with] = facts
+        write_json(facts_file, facts)
         with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as handle:
             for row in mined.rows:
                 record = {"anchor": material.queries[row.query], "positive": material.documents[row.positive]}

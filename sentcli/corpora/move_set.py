@@ -80,15 +80,21 @@ def _as_line(title_field: str | None) -> Callable[[Document], str]:
     return line
 
 
-def given_set(name: str) -> RetrievalSet:
+def given_set(name: str, option: str = "--set") -> RetrievalSet:
     """Return a retrieval set, in its split dev or its only one, as ``evaluate`` reads it.
+
+    Args:
+        name: its file or folder.
+        option: the option that names it, for messages.
 
     Raises:
         InputError: if it is no retrieval set.
     """
-    tasks = retrieval_tasks(load_tasks([name]), "--set")
+    tasks = retrieval_tasks(load_tasks([name]), option)
     if len(tasks) > 1:
-        raise InputError(f"--set {name} holds several sets: {', '.join(task.name for task in tasks)}; name one of them")
+        raise InputError(
+            f"{option} {name} holds several sets: {', '.join(task.name for task in tasks)}; name one of them"
+        )
     return tasks[0].data
 
 

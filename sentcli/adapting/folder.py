@@ -1,0 +1,94 @@
+"""The folder beside the output in which an adaptation works, and which a later command may go on with."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sentcli.adapting.plan import PLAN_FILE
+from sentcli.errors import InputError
+from sentcli.io.atomic import check_kept, check_output, locked
+
+OWN_NAMES = (
+    PLAN_FILE,
+    "made-*",
+    "documents.jsonl",
+    "rows*.jsonl",
+    "rows*.json",
+    "measured",
+    "reading",
+    "first-*",
+    "second-*",
+    "between-*",
+    ".*",
+)
+"""The names of what an adaptation writes; those that begin with a dot are of files that are not whole."""
+
+
+@contextmanager
+def work_folder(
+    output: Path, corpus: Iterable[str], reads: Iterable[str | None], *, resume: bool, overwrite: bool
+) -> Iterator[Path]:
+    """Yield the folder of the work beside an output, which no other process has meanwhile.
+
+    What stands in it before there is a plan is of an adaptation of which nothing is known: it is made anew.
+
+    Args:
+        output: the folder of the model, which stays as it is.
+        corpus: the documents, whose folders may not hold the output.
+        reads: what else is read, and may not lie in the output.
+        resume: accept the folder of an unfinished adaptation, and go on with it.
+        overwrite: accept an output that exists, and begin anew unless `resume` is given, too.
+
+    Raises:
+        InputError: if there is an output or an unfinished adaptation and no flag says what to do with it, if another
+            process works in the folder, or if something that is read would be replaced.
+    """
+    corpus = list(corpus)
+    check_kept(output, [*corpus, *reads])
+    _refuse_inside(output, corpus)
+    check_output(output, overwrite=overwrite, resume=False, folder=True)
+    output = output.resolve()
+    folder = output.with_name(f"{output.name}.adapting")
+    message = f"another process adapts to {output}: wait for it, or choose another -o"
+    with locked(folder.with_name(f".{folder.name}.lock"), message):
+        begun = (folder / PLAN_FILE).is_file()
+        if begun and not resume and not overwrite:
+            raise InputError(
+                f"{folder} holds an unfinished adaptation: --resume goes on with it, --overwrite starts anew"
+            )
+        if not begun or not resume:
+            _clear(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            yield folder
+        except InputError:
+            if not (folder / PLAN_FILE).is_file():
+                _clear(folder)
+            raise
+
+
+def _refuse_inside(output: Path, corpus: Iterable[str]) -> None:
+    """Refuse an output inside a folder of documents: what is written would be among the documents of the next run."""
+    for name in corpus:
+        path = Path(name)
+        if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
+            raise InputError(f"{output} lies in {name}, whose files are the documents; choose an output outside of it")
+
+
+def _clear(folder: Path) -> None:
+    """Delete the folder of an adaptation.
+
+    Raises:
+        InputError: if it holds something else.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file, and the folder of the work has this name; choose another -o")
+    for path in folder.iterdir():
+        if not any(map(path.match, OWN_NAMES)):
+            raise InputError(f"{folder} holds {path.name}, which no adaptation has written; choose another -o")
+    shutil.rmtree(folder)
