@@ -121,8 +121,8 @@ def _made_queries(corpus: Sequence[str], options: AdaptOptions) -> tuple[QuerySe
 
 def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | None]:
     """Return the sets that choose and judge, of those that were given; a dev set alone does both by halves."""
-    dev = _named(options.dev, "--dev")
-    test = _named(options.test, "--test")
+    dev = _named(options.dev, "dev")
+    test = _named(options.test, "test")
     if dev is None or test is not None:
         return dev, test
     keys_of_text: dict[str, list[str]] = {}
@@ -138,11 +138,11 @@ def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | N
     return _without(dev, judging, "first half"), _without(dev, chosen, "second half")
 
 
-def _named(name: str | None, option: str) -> RetrievalSet | None:
-    """Return a set that was given with an option."""
+def _named(name: str | None, split: str) -> RetrievalSet | None:
+    """Return a set that was given with the option of a split's name, in that split if it has several."""
     if name is None:
         return None
-    return given_set(name, option)
+    return given_set(name, f"--{split}", split)
 
 
 def _without(data: RetrievalSet, keys: Iterable[str], name: str = "") -> RetrievalSet:

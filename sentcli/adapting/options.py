@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from sentcli.bounds import Flag, Holds
 from sentcli.errors import InputError
@@ -22,7 +22,8 @@ class AdaptOptions:
 
     Attributes:
         dev: Retrieval set whose queries choose among the candidates; default: queries of the documents, held out.
-        test: Retrieval set whose queries choose nothing and decide; default: half of --dev, or made ones.
+        test: Retrieval set whose queries choose nothing and decide, in its split test; default: half of --dev, or made
+            ones.
         keep: Set of general similarity on which the model may not fall, such as STS-B's pairs.
         allow: The greatest loss on --keep, in the units of its metric.
         write_with: Let a model write the queries of training, as for data make-set.
@@ -44,7 +45,7 @@ class AdaptOptions:
     limit: Annotated[int, Ge(10)] = 5000
     text_field: Annotated[str | None, Holds.WORDS] = None
     title_field: Annotated[str | None, Holds.WORDS] = None
-    seed: int = 0
+    seed: Annotated[int, Ge(0), Le(2**32 - 2)] = 0
 
     def __post_init__(self) -> None:
         _ = self.seconds

@@ -80,17 +80,18 @@ def _as_line(title_field: str | None) -> Callable[[Document], str]:
     return line
 
 
-def given_set(name: str, option: str = "--set") -> RetrievalSet:
-    """Return a retrieval set, in its split dev or its only one, as ``evaluate`` reads it.
+def given_set(name: str, option: str = "--set", split: str = "dev") -> RetrievalSet:
+    """Return a retrieval set, in one split or its only one, as ``evaluate`` reads it.
 
     Args:
         name: its file or folder.
         option: the option that names it, for messages.
+        split: of a set that has several.
 
     Raises:
         InputError: if it is no retrieval set.
     """
-    tasks = retrieval_tasks(load_tasks([name]), option)
+    tasks = retrieval_tasks(load_tasks([name], split=split), option)
     if len(tasks) > 1:
         raise InputError(
             f"{option} {name} holds several sets: {', '.join(task.name for task in tasks)}; name one of them"

@@ -48,6 +48,7 @@ def load_tasks(
     resamples: int = significance.RESAMPLES,
     skip_empty: bool = False,
     group_by: str | None = None,
+    split: str = "dev",
 ) -> list[OwnTask]:
     """Read and check tables of labelled text and retrieval sets.
 
@@ -59,6 +60,7 @@ def load_tasks(
         resamples: samples of the items, for intervals and comparisons; 0 leaves them out.
         skip_empty: leave out rows with an empty cell, which are an error otherwise.
         group_by: a column of texts with a class: rows with one value are in one fold.
+        split: of a retrieval set that has several.
 
     Returns:
         A task for each table and set, whose names are unique.
@@ -83,7 +85,7 @@ def load_tasks(
         if name == AVERAGE:
             raise InputError(f"{path}: a data set cannot be called {AVERAGE}; rename it")
         if path in sets:
-            tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), resamples))
+            tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path), split), resamples))
         else:
             table, caveats = _read(path, kind, fields, group_by, skip_empty=skip_empty)
             tasks.append(_task(table, name, resamples, score_range, caveats))
@@ -270,16 +272,15 @@ def _check_labels(table: LabelledTable) -> None:
         raise DataError(table.name, f"{problem}; {needed}", line=line, unit=table.unit)
 
 
-def _checked_set(folder: Path) -> RetrievalSet:
-    """Read a set in BEIR layout: its split dev, or the only one it has."""
+def _checked_set(folder: Path, split: str) -> RetrievalSet:
+    """Read a set in BEIR layout: that split, or the only one it has."""
     splits = splits_of(folder)
-    if "dev" not in splits and len(splits) > 1:
+    if split not in splits and len(splits) > 1:
         raise InputError(
-            f"{folder} has the splits {', '.join(splits)} and no dev; leave one file in its qrels/, or score a split "
+            f"{folder} has the splits {', '.join(splits)} and no {split}; leave one file in its qrels/, or score a split "
             f"with: retrieve --beir {folder} --split {splits[0]}"
         )
-    split = "dev"
-    if splits and "dev" not in splits:
+    if splits and split not in splits:
         (split,) = splits
     data = load_set(folder, split)
     qrels = f"{folder}/qrels/{split}.tsv"

@@ -90,6 +90,8 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
     scheme = scheme_of_path(path)
     if scheme:
         raise InputError(f"only directories of encode are written to {scheme}://; choose an output on this machine")
+    if folder and str(path) == "-":
+        raise InputError("-o -: the output is a folder, which cannot go to standard output")
     _clear_abandoned(path)
     is_folder = path.is_dir()
     if path.exists():

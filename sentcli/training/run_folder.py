@@ -65,8 +65,6 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
     Raises:
         InputError: if it is a file, holds files that no run wrote, or holds a run and neither flag is given.
     """
-    if str(path) == "-":
-        raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
     is_empty = path.is_dir() and _is_empty(path)
     if path.is_dir() and not (is_empty or overwrite or resume):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it; or choose another -o")

@@ -34,7 +34,7 @@ def make_set(
     text_field: Annotated[str | None, Holds.WORDS, Flag()] = None,
     title_field: Annotated[str | None, Holds.WORDS, Flag()] = None,
     limit: Annotated[int, Ge(10)] = 1000,
-    seed: int = 0,
+    seed: Annotated[int, Ge(0)] = 0,
     write_with: Annotated[str | None, Flag(metavar="URL#MODEL|MODEL|FILE", excludes="queries judgements")] = None,
     queries: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", needs="judge")] = None,
     judge: Annotated[int | None, Ge(1), Flag(metavar="N", needs="model", excludes="judgements")] = None,

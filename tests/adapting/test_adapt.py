@@ -178,7 +178,7 @@ def test_the_folder_holds_what_was_judged(corpus, tiny_bert, tmp_path, monkeypat
     assert results["sets"] == {"dev": "dev", "test": "test"}
     models = {}
     for name in (tmp_path / "model", tiny_bert):
-        scored = sentcli.evaluate(data=str(test), model=str(name), device="cpu").to_dict()
+        scored = sentcli.evaluate(files=str(test), model=str(name), device="cpu").to_dict()
         models[name] = scored["results"]["test"]["value"]
     assert list(models.values()) == pytest.approx([results["value"], results["start"]], abs=1e-4)
 
@@ -217,6 +217,8 @@ def broken(tmp_path_factory, corpus):
         "{corpus} -m MODEL --budget 1s",
         "{corpus} -m MODEL --allow -1",
         "{corpus} -m MODEL --text-field body",
+        "{corpus} -m MODEL --seed -1",
+        "{corpus} -m MODEL -o -",
     ],
 )
 def test_bad_input_is_refused_before_training(words, broken, tiny_bert, tmp_path, invoke, monkeypatch):
@@ -225,7 +227,9 @@ def test_bad_input_is_refused_before_training(words, broken, tiny_bert, tmp_path
 
     monkeypatch.setattr("sentcli.adapting.work.train_run", no_training)
     arguments = words.replace("MODEL", str(tiny_bert)).format(**broken).split()
-    done = invoke("adapt", *arguments, "-o", tmp_path / "model", "--device", "cpu")
+    if "-o" not in arguments:
+        arguments += ["-o", tmp_path / "model"]
+    done = invoke("adapt", *arguments, "--device", "cpu")
     assert done.exit_code == 2, (done.stdout, done.stderr, done.exception)
     assert not (tmp_path / "model").exists()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.map.texts import read_map_texts
@@ -40,7 +40,7 @@ def map_(
     neighbours: Annotated[int, Ge(1)] = 10,
     whiten: Annotated[str | None, Flag(metavar="zca|groups:N")] = None,
     positives: Annotated[int | None, Ge(2)] = None,
-    seed: int = 42,
+    seed: Annotated[int, Ge(0), Le(2**32 - 1)] = 42,
     load: Load = LoadOptions(),
     rerun: Rerun = False,
     overwrite: Overwrite = False,
