@@ -17,7 +17,7 @@ from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.io.atomic import replacing
 from sentcli.io.forms import read_json, write_json
 from sentcli.io.writers import as_json
-from sentcli.mining.copies import MiningCorpus
+from sentcli.mining.copies import MiningCorpus, plain
 from sentcli.mining.mined import Mined, MiningQueries, mine
 from sentcli.mining.options import MiningOptions
 from sentcli.model.options import LoadOptions
@@ -59,11 +59,12 @@ class Work:
     """How many rows were mined, and what fell, by the model that mined."""
 
     def model(self, name: str) -> EvaluatedModel:
-        """Return a model by its name or folder; its vectors and scores are cached."""
-        options = LoadOptions(device=self.device)
-        if name != self.start:  # an export of each would take longer than it saves
-            options = LoadOptions(backend="torch", device=self.device)
-        return EvaluatedModel(name, options)
+        """Return a model by its name or folder; its vectors and scores are cached.
+
+        All are encoded with torch, since an export of each would take longer than it saves, and an export that rounds
+        the start would leave it behind what is trained from its weights.
+        """
+        return EvaluatedModel(name, LoadOptions(backend="torch", device=self.device))
 
     def score(self, name: str, tasks: Sequence[OwnTask]) -> list[TaskScore]:
         """Score a model, or read its scores from the cache."""
@@ -91,6 +92,7 @@ class Work:
             self.mined[mined_with] = facts
             return path, facts["rows"]
         material = self.material
+        self._require_enough()
         model = self.model(name)
         spec = model.spec
         query_prompt = spec.role_prompt("query")
@@ -114,6 +116,19 @@ class Work:
                 record["negative"] = material.documents[row.negatives[0]]
                 handle.write(as_json(record) + "\n")
         return path, len(mined.rows)
+
+    def _require_enough(self) -> None:
+        """Refuse fewer queries than fill a batch, and fewer documents than mining passes over."""
+        queries = len(self.material.queries)
+        if queries < LEAST_ROWS:
+            raise InputError(
+                f"{queries} queries of the documents are left for training, too few to train on: more documents, or "
+                "queries that a model writes (--write-with), give more"
+            )
+        distinct = len(set(map(plain, self.material.documents)))
+        first, _ = MiningOptions().rank_bounds
+        if distinct <= first:
+            raise InputError(f"the corpus has {distinct} different documents, too few for hard negatives: give more")
 
     def _mined(self, queries: Vectors, documents: Vectors, similarity: Similarity) -> Mined:
         """Mine by the vectors of a model; by words, if they tell too few documents apart."""

@@ -277,8 +277,8 @@ def _checked_set(folder: Path, split: str) -> RetrievalSet:
     splits = splits_of(folder)
     if split not in splits and len(splits) > 1:
         raise InputError(
-            f"{folder} has the splits {', '.join(splits)} and no {split}; leave one file in its qrels/, or score a split "
-            f"with: retrieve --beir {folder} --split {splits[0]}"
+            f"{folder} has the splits {', '.join(splits)} and no {split}; leave one file in its qrels/, or score a "
+            f"split with: retrieve --beir {folder} --split {splits[0]}"
         )
     if splits and split not in splits:
         (split,) = splits

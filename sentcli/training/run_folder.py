@@ -80,8 +80,8 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Tell whether a folder holds nothing but the lock of a run."""
-    return all(path.name == LOCK_FILE for path in folder.iterdir())
+    """Tell whether a folder holds nothing but the lock of a run, or a file that a kill has left unfinished."""
+    return all(_matches(path, (LOCK_FILE, ".*.partial")) for path in folder.iterdir())
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -210,7 +210,8 @@ class RunFolder:
         Raises:
             InputError: if it holds another run.
         """
-        if resume and (self.path / IDENTITY_FILE).exists():
+        goes_on = resume and (self.path / IDENTITY_FILE).exists()
+        if goes_on:
             identity = read_run_file(self.path / IDENTITY_FILE)
             environment = identity.pop(ENVIRONMENT_KEY, {})
             differences = differences_of(identity, self.identity)
@@ -228,9 +229,10 @@ class RunFolder:
         else:
             self.path.mkdir(exist_ok=True)
             self._clear((LOCK_FILE,))
-            self.metrics = (self.path / METRICS_FILE).open("w", encoding="utf-8")
         if self.checkpoint is None and self.results is None:
             write_json(self.path / IDENTITY_FILE, {**self.identity, ENVIRONMENT_KEY: self.environment})
+        if not goes_on:  # after the identity, without which what a kill leaves would be no run
+            self.metrics = (self.path / METRICS_FILE).open("w", encoding="utf-8")
 
     def _resume(self) -> None:
         if (self.path / WEIGHTS_FILE).exists():

@@ -18,6 +18,7 @@ from sentcli.encoder.reranker import Reranker
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.io.readers import ReadOptions
+from sentcli.io.served import Served
 from sentcli.model.options import LoadOptions
 from sentcli.search.stored_vectors import StoredVectors
 from sentcli.search.vector_file import open_stored
@@ -180,9 +181,9 @@ def open_teacher(name: str, device: str = "auto") -> Teacher:
     Raises:
         InputError: if there is no such model, or the file holds no texts beside its vectors.
     """
-    stored = None
-    if not name.startswith(("http://", "https://")):
-        stored = _stored_vectors(name)
+    if Served.parse(name) is not None:  # it has no device here
+        return EncoderTeacher(EvaluatedModel(name))
+    stored = _stored_vectors(name)
     if stored is not None:
         return KeptVectors(name, stored)
     options = LoadOptions(device=device)
