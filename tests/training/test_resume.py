@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from sentcli.evaluation import sts_pairs
 from sentcli.model import saving
+from sentcli.training import run_folder
 from tests.conftest import save_backbone
 from tests.forked import Forked
 
@@ -150,6 +151,22 @@ def test_killed_while_the_model_is_written(invoke, tiny_bert, text, tmp_path, mo
     assert (tmp_path / "m" / "modules.json").exists()
     invoke(*call, "--resume", check=0)
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("rest", [(), (".run.json.1.partial",)])
+def test_killed_before_the_first_step(rest, invoke, tiny_bert, text, tmp_path, monkeypatch):
+    """What a run has written before its identity does not make its folder another's."""
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "write_json", stop)
+        assert invoke(*call).exit_code == 130
+    for name in rest:
+        (tmp_path / "m" / name).write_text("{")
+    invoke(*call, "--resume", check=0)
 
 
 def test_a_finished_run_is_not_run_again(invoke, tiny_bert, text, tmp_path):

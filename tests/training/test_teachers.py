@@ -71,7 +71,8 @@ def test_every_kind_of_teacher_gives_the_same_targets(train, invoke, teacher, te
 
 
 def test_a_served_teacher(train, host, tmp_path):  # noqa: F811
-    train("distill", "--set", "objectives-=vectors", "--teacher", host.model, model=tiny_other(tmp_path))
+    options = ("--set", "objectives-=vectors", "--device", "cpu")
+    train("distill", *options, "--teacher", host.model, model=tiny_other(tmp_path))
     assert host.requests and np.isfinite([line["similarities"] for line in terms(tmp_path / "m")]).all()
     result = train("static", "--teacher", host.model, model=None, output="static", check=2)
     assert "served" in result.stderr
