@@ -327,6 +327,8 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "geometry": washed.geometry,
         "correlations": washed.correlations,
         "doses": washed.doses,
+        "later": washed.later,
+        "later-seeds": washed.later_seeds,
     },
     "studies/choosing.md": {"choosing": choosing},
     "studies/passages.md": {"passages": passages, "readings": readings},

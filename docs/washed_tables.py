@@ -15,6 +15,7 @@ from sentcli.evaluation import significance
 from sentcli.training.records import Summary, read_results, summarize
 
 WASHED = RESULTS / "washed"
+LATER = RESULTS / "later"
 POOLINGS = ("cls", "mean", "first-last-avg")
 MEASURES = {
     "alignment": 3,
@@ -65,6 +66,33 @@ def by_rate(found: Iterable[Summary]) -> str:
         cells[best] = f"**{cells[best]}**"
         rows.append([method, *(cells.get(rate, "-") for rate in tried)])
     return markdown(["method", *(f"{rate:g}" for rate in tried)], rows)
+
+
+def later() -> str:
+    """Return STS-B dev of SimCSE++ and RankCSE by rate, seed 42, and of the seeds of SimCSE; all from a GPU."""
+    scores: dict[str, dict[float, float]] = {}
+    for run in read_results(LATER / "rates.jsonl").values():
+        point = run["point"]
+        name = ", ".join(filter(None, [point["method"], point.get("ranking.kind")]))
+        scores.setdefault(name, {})[point["learning_rate"]] = run["results"]["best_dev_spearman"]
+    rates = sorted({rate for by_rate in scores.values() for rate in by_rate})
+    rows = []
+    for name, by_rate in scores.items():
+        best = max(by_rate, key=lambda rate: by_rate[rate])
+        cells = {rate: f"{score:.2f}" for rate, score in by_rate.items()}
+        cells[best] = f"**{cells[best]}**"
+        rows.append([name, *(cells[rate] for rate in rates)])
+    return markdown(["method", *(f"{rate:g}" for rate in rates)], rows)
+
+
+def later_seeds() -> str:
+    """Return what three seeds of SimCSE and the teacher of RankCSE have on the GPU."""
+    teacher = json.loads((LATER / "gpu-teacher.json").read_text("utf-8"))["results"]
+    rows = [["41, the teacher", f"{teacher['best_dev_spearman']:.2f}", "-"]]
+    for run in read_results(LATER / "gpu.jsonl").values():
+        results = run["results"]
+        rows.append([run["seed"], f"{results['best_dev_spearman']:.2f}", f"{results['sts_average']:.2f}"])
+    return markdown(["seed of SimCSE", "STS-B dev", "average of the seven tasks"], rows)
 
 
 def first_dev(summary: Summary) -> float:

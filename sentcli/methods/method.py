@@ -61,7 +61,7 @@ class Settings(Bounded):
     """Whether the bias of Adam's averages toward zero is corrected, as the first BERT code did not."""
     clip_norm: NotNegative = 1.0
     """The largest norm of the gradient; 0 does not clip."""
-    layers: tuple[int, ...] = ()
+    keep_layers: tuple[int, ...] = ()
     """The layers of the start model that stay, counted from 0; none keeps all of them."""
     dropout: Share | None = None
     """The dropout rate everywhere in the encoder; none keeps the rates of the start model."""

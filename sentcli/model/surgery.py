@@ -79,7 +79,7 @@ def keep_layers(backbone: Any, layers: Sequence[int]) -> None:
     count = len(every_layer)
     chosen = list(layers)
     if chosen != sorted(set(chosen)) or not 0 <= chosen[0] <= chosen[-1] < count:
-        raise InputError(f"layers={tuple(layers)}: expected ascending numbers from 0 to {count - 1} for this model")
+        raise InputError(f"--layers {list(layers)}: expected ascending numbers from 0 to {count - 1} for this model")
     parent, _, name = path.rpartition(".")
     setattr(backbone.get_submodule(parent), name, torch.nn.ModuleList(every_layer[number] for number in chosen))
     for key, value in backbone.config.to_dict().items():

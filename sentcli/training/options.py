@@ -51,7 +51,7 @@ class MethodOptions:
                 raise InputError(f"--set {key}: expected KEY=VALUE, for example --set temperature=0.1")
             assignments.append((key.strip(), value))
         if self.layers is not None:
-            assignments.append(("settings.layers", self.layers))
+            assignments.append(("settings.keep_layers", self.layers))
         if self.aux_init is not None:
             assignments.append(("aux_init", self.aux_init))
         return assignments

@@ -215,7 +215,7 @@ def _refuse_start_as_teacher(
     request: TrainRequest, method: Method, teachers: Sequence[Teacher], encoder: SentenceEncoder
 ) -> None:
     """Refuse a teacher that is the start itself with all its layers, from which nothing can be learnt."""
-    if method.settings.layers or request.learns_from_itself:
+    if method.settings.keep_layers or request.learns_from_itself:
         return
     weights = encoder.provenance().get("weights")
     for teacher in teachers:
@@ -285,8 +285,8 @@ def load_encoder(
         encoder = encoder.in_template(method.template.first)
     if not has_weights(encoder.local.spec.folder):
         notes.append(f"{model} has no weights: training starts from random ones")
-    if method.settings.layers:
-        encoder.torch_module.keep_layers(method.settings.layers)
+    if method.settings.keep_layers:
+        encoder.torch_module.keep_layers(method.settings.keep_layers)
     if method.settings.dropout is not None:
         surgery.set_dropout(encoder.torch_module, method.settings.dropout)
     return encoder, notes

@@ -137,7 +137,9 @@ class DevResult(BaseModel, extra="allow"):
 
     __pydantic_extra__: dict[str, Plain]
     metric: str
+    start: Number | None = None
     best: Number | None = None
+    final: Number | None = None
 
 
 class Results(BaseModel, extra="allow"):
@@ -145,7 +147,9 @@ class Results(BaseModel, extra="allow"):
 
     __pydantic_extra__: dict[str, Plain]
     sts_average: Number | None = None
+    start_dev_spearman: Number | None = None
     best_dev_spearman: Number | None = None
+    final_dev_spearman: Number | None = None
     dev: DevResult | None = None
 
 
