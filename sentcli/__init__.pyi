@@ -680,7 +680,7 @@ def adapt(
         output: The folder of the model.
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         dev: Retrieval set whose queries choose among the candidates; default: queries of the documents, held out.
-        test: Retrieval set whose queries choose nothing and decide; default: half of --dev, or made ones.
+        test: Retrieval set whose queries choose nothing and decide, in its split test; default: half of --dev, or made ones.
         keep: Set of general similarity on which the model may not fall, such as STS-B's pairs.
         allow: The greatest loss on --keep, in the units of its metric.
         write_with: Let a model write the queries of training, as for data make-set.

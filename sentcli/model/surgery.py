@@ -40,7 +40,8 @@ def layer_list(backbone: Any) -> tuple[str, nn.ModuleList]:
             continue
         if isinstance(layers, nn.ModuleList):
             return path, layers
-    raise InputError(f"{backbone.config.model_type}: its layers cannot be taken apart, which this method needs")
+    name = backbone.config.model_type or "this model"
+    raise InputError(f"{name}: its layers cannot be taken apart, which this method needs")
 
 
 def lower_layers(backbone: Any, count: int) -> Any:
