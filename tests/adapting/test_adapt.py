@@ -178,7 +178,7 @@ def test_the_folder_holds_what_was_judged(corpus, tiny_bert, tmp_path, monkeypat
     assert results["sets"] == {"dev": "dev", "test": "test"}
     models = {}
     for name in (tmp_path / "model", tiny_bert):
-        scored = sentcli.evaluate(files=str(test), model=str(name), device="cpu").to_dict()
+        scored = sentcli.evaluate(files=str(test), model=str(name), backend="torch", device="cpu").to_dict()
         models[name] = scored["results"]["test"]["value"]
     assert list(models.values()) == pytest.approx([results["value"], results["start"]], abs=1e-4)
 
