@@ -168,7 +168,11 @@ def _judged(
     best = contest.best
     tasks = [test, *kept_tasks]
     before = work.score(work.start, tasks)
-    now = before if best.name == START else work.score(best.model, tasks)
+    of_trained = work.score(contest.best_trained.model, tasks)
+    met = compare_scores(before[0], of_trained[0])
+    now = of_trained
+    if best.name == START:
+        now = before
     gain = compare_scores(before[0], now[0])
     kept = None
     if kept_tasks:
@@ -178,7 +182,7 @@ def _judged(
     name = best.name
     if 0 < best.share < 1:
         name = f"{best.name}, {best.share:g} of the way"
-    return Verdict(name, gain, len(test.data.queries), kept, tried)
+    return Verdict(name, gain, len(test.data.queries), kept, tried, met.difference - met.interval[0])
 
 
 def _write(output: Path, model: str, results: dict[str, Any]) -> None:

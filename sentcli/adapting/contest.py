@@ -42,6 +42,11 @@ class Contest:
     entrants: list[Entrant]
     """All that was scored, in the order of the scores."""
 
+    @property
+    def best_trained(self) -> Entrant:
+        """The best of what was trained."""
+        return max(self.entrants[1:], key=lambda entrant: entrant.value)
+
     def to_list(self) -> list[dict[str, Any]]:
         """Return the JSON form: the score of each on the queries that choose."""
         records = []

@@ -25,6 +25,8 @@ class Verdict:
     """On the set of general similarity; None if there is none."""
     tried: int
     """The number of candidates that were trained."""
+    smallest: float
+    """The smallest gain of the best candidate that could have been seen: its interval, below the difference."""
 
     @property
     def adopted(self) -> bool:
@@ -32,16 +34,6 @@ class Verdict:
         if self.chosen == START or not is_gain(self.gain.interval):
             return False
         return self.kept is None or self.kept.passed
-
-    @property
-    def smallest(self) -> float | None:
-        """The smallest gain that could have been seen: half of the interval, below the difference.
-
-        None where the start was the best on the dev set, since nothing met it then.
-        """
-        if self.chosen == START:
-            return None
-        return self.gain.difference - self.gain.interval[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -74,7 +66,10 @@ class Verdict:
             return f"{self.chosen} is taken: {measured}."
         tried = f"{self.tried} candidates were tried, and the start is kept"
         if self.chosen == START:
-            return f"{tried}: none was better on the queries that choose."
+            return (
+                f"{tried}: none was better on the queries that choose. On {self.queries:,} others the smallest gain "
+                f"that could have been seen is {self.smallest:.4f}."
+            )
         if is_gain(gain.interval) and self.kept is not None:
             lost = _number(self.kept.difference)
             return (

@@ -61,7 +61,7 @@ def test_differences_with_random_signs_are_seldom_taken(data, name):
             other, metrics={metric: float(now.mean())}, item_values={metric: now}, replicates={metric: means}
         )
         start = replace(before, replicates={metric: significance.mean_replicates(values, stream=1)})
-        verdict = Verdict("candidate", compare_scores(start, score), len(values), None, 1)
+        verdict = Verdict("candidate", compare_scores(start, score), len(values), None, 1, 0.0)
         taken += verdict.adopted
     assert taken <= 0.035 * DRAWS
 
