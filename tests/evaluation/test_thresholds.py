@@ -116,9 +116,7 @@ def test_the_interval_holds_the_true_similarity_and_held_out_precision_is_that()
     [
         (0.9, 1000, {}),
         (0.9, 1000, {"shift": 1.0, "slope": 1.0}),
-        (0.8, 3000, {"shift": -1.0}),
         (0.8, 3000, {"shift": -1.0, "alike": 1.0}),
-        (0.9, 2000, {"alike": 1.0}),
     ],
     ids=str,
 )
