@@ -682,7 +682,7 @@ def adapt(
         dev: Retrieval set whose queries choose among the candidates; default: queries of the documents, held out.
         test: Retrieval set whose queries choose nothing and decide, in its split test; default: half of --dev, or made ones.
         keep: Set of general similarity on which the model may not fall, such as STS-B's pairs.
-        allow: The greatest loss on --keep, in the units of its metric.
+        allow: The greatest loss on --keep, as a share of the highest score: 0.01 is a point where scores are times 100.
         write_with: Let a model write the queries of training, as for data make-set.
         teacher: A better model, whose margins between documents are learnt; default: the model itself.
         budget: Time for all of it, such as 90s, 15m or 2h.

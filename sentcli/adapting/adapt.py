@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from sentcli.evaluation.baseline import compare_scores
 from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
+from sentcli.evaluation.score_kinds import SCORE_KINDS
 from sentcli.evaluation.significance import RESAMPLES
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import json_digest
@@ -72,7 +73,6 @@ def adapt(
     device: str = "auto",
     resume: bool = False,
     overwrite: bool = False,
-    report: Callable[[dict[str, Any]], dict[str, Any]] = lambda results: results,
 ) -> Adaptation:
     """Train candidates on a corpus, and write the best one if it is shown to find more, else the start.
 
@@ -84,7 +84,6 @@ def adapt(
         device: as ``--device``.
         resume: go on with an unfinished adaptation.
         overwrite: replace an output that exists.
-        report: adds to the results that are written beside the model.
 
     Raises:
         InputError: if the corpus gives no queries, a set cannot judge, or the budget is too small.
@@ -94,7 +93,7 @@ def adapt(
     with work_folder(output, corpus, reads, resume=resume, overwrite=overwrite) as folder:
         result = _adapted(corpus, model, folder, options, device)
         taken = result.contest.best.model if result.verdict.adopted else model
-        _write(output, taken, report(result.to_dict()))
+        _write(output, taken, result.to_dict())
         shutil.rmtree(folder, ignore_errors=True)
     return result
 
@@ -176,8 +175,8 @@ def _judged(
     gain = compare_scores(before[0], now[0])
     kept = None
     if kept_tasks:
-        scale = 100.0 if before[1].main_metric in ("spearman", "pearson") else 1.0
-        kept = compare_scores(before[1], now[1], options.allow * scale)
+        highest = SCORE_KINDS[before[1].kind].highest
+        kept = compare_scores(before[1], now[1], options.allow * highest)
     tried = len({entrant.name for entrant in contest.entrants}) - 1
     name = best.name
     if 0 < best.share < 1:

@@ -7,8 +7,10 @@ from typing import Any
 
 from sentcli.evaluation.evaluated import EvaluatedModel
 
+BATCH_SIZE = 32
+"""The rows of a step."""
 SETTINGS: list[tuple[str, Any]] = [
-    ("settings.batch_size", 32),
+    ("settings.batch_size", BATCH_SIZE),
     ("settings.learning_rate", 2e-5),
     ("settings.warmup_share", 0.1),
     ("settings.max_length", 256),
@@ -16,7 +18,7 @@ SETTINGS: list[tuple[str, Any]] = [
 ]
 """The settings of all candidates: those of GPL's and sentence-transformers' trainings of finished encoders."""
 MLM_SETTINGS: list[tuple[str, Any]] = [
-    ("settings.batch_size", 32),
+    ("settings.batch_size", BATCH_SIZE),
     ("settings.learning_rate", 2e-5),
     ("settings.max_length", 128),
     ("settings.share_every", 0),

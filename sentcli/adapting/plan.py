@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentcli.adapting.candidates import BATCH_SIZE
 from sentcli.adapting.mixing import SHARES
 from sentcli.errors import InputError
 from sentcli.io.forms import read_json_form, write_json
@@ -59,8 +60,9 @@ class Costs:
     """What the parts of an adaptation take, in seconds."""
 
     step: float
+    """An optimiser step."""
     document: float
-    """To encode a document."""
+    """The encoding of one document."""
 
     def of(self, candidates: int, steps: int, material: Material, choosing: int) -> float:
         """Return what all of an adaptation takes.
@@ -110,7 +112,7 @@ def make_plan(
     choosing = len(dev.data.ids)
     costs = _measured(work, candidates[0], data)
     left = budget - (time.monotonic() - began)
-    most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // 32)
+    most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // BATCH_SIZE)
     for count in range(len(candidates), 0, -1):
         without_steps = costs.of(count, 0, work.material, choosing)
         a_step = costs.of(count, 1, work.material, choosing) - without_steps

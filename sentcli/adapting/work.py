@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.adapting.candidates import MLM_SETTINGS, SETTINGS, Candidate
+from sentcli.adapting.candidates import BATCH_SIZE, MLM_SETTINGS, SETTINGS, Candidate
 from sentcli.adapting.mixing import write_between
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 NEGATIVES = 1
 """The hard negatives of a row: each is another document to encode, and the batch has more."""
-LEAST_ROWS = 32
+LEAST_ROWS = BATCH_SIZE
 """The rows that are trained on at least, which fill one batch."""
 SAVE_EVERY = 100
 LEAST_SHARE = 0.25

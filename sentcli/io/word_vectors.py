@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -44,16 +44,30 @@ def word_vector_folder(path: Path) -> Path:
     if path.suffix in MODELS:
         raise InputError(f"{path} is the file of a model, not word vectors: {MODELS[path.suffix]}")
     folder = cache_folder("word-vectors") / f"{known_digest(path)[:32]}-{FORMAT}"
-    if not folder.is_dir():
+
+    def write(temporary: Path) -> None:
         from tokenizers import normalizers
 
         words, table = read_word_vectors(path)
-        folder.parent.mkdir(parents=True, exist_ok=True)
         is_lowercase = all(word == word.lower() for word in words)
         normalizer = normalizers.Lowercase() if is_lowercase else normalizers.NFC()
+        write_static_folder(temporary, words, table, normalizer)
+
+    return made_once(folder, write)
+
+
+def made_once(folder: Path, write: Callable[[Path], None]) -> Path:
+    """Return a model folder of the cache, which is made if it is not there; old ones beside it make room.
+
+    Args:
+        folder: in a folder of the cache that holds models alone.
+        write: writes the model into an empty folder.
+    """
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with replacing(folder) as temporary:
             temporary.mkdir()
-            write_static_folder(temporary, words, table, normalizer)
+            write(temporary)
         for old in least_recently_used(filter(Path.is_dir, folder.parent.iterdir()), folder, MODEL_BYTES):
             shutil.rmtree(old, ignore_errors=True)
     with suppress(OSError):  # notes the use
@@ -136,7 +150,6 @@ def write_static_folder(
         pre_tokenizer: of the tokenizers library, which cuts a text into words; None cuts it at white space and around
             punctuation.
     """
-    from safetensors.numpy import save_file
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     kept_rows = [row for row, word in enumerate(words) if word != UNKNOWN]
@@ -148,7 +161,24 @@ def write_static_folder(
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()
+    write_static(folder, tokenizer, rows)
+
+
+def write_static(folder: Path, tokenizer: Any, table: npt.NDArray[np.float32], *, unit_length: bool = False) -> None:
+    """Write a table of token vectors as a model that sentence-transformers opens, into an existing folder.
+
+    Args:
+        folder: an empty folder.
+        tokenizer: of the tokenizers library.
+        table: the vector of each token ``[tokens, d]``.
+        unit_length: whether the vectors of texts have length 1.
+    """
+    from safetensors.numpy import save_file
+
     tokenizer.save(str(folder / "tokenizer.json"))
-    save_file({"embedding.weight": rows}, folder / "model.safetensors", metadata={"format": "pt"})
-    entry = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}
-    (folder / "modules.json").write_text(json.dumps([entry], indent=2), "utf-8")
+    save_file({"embedding.weight": table}, folder / "model.safetensors", metadata={"format": "pt"})
+    entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
+    if unit_length:
+        (folder / "1_Normalize").mkdir()
+        entries.append({"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"})
+    (folder / "modules.json").write_text(json.dumps(entries, indent=2), "utf-8")

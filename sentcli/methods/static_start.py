@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sentcli.bounds import Bounded, Count, NotNegative
 from sentcli.errors import InputError
-from sentcli.io.forms import write_json
+from sentcli.io.word_vectors import write_static
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -52,7 +52,6 @@ class StaticStart(Bounded):
         Raises:
             InputError: if the teacher has no tokenizer of its own here, or fewer dimensions than are asked for.
         """
-        from safetensors.numpy import save_file
         from tokenizers import Tokenizer
 
         tokenizer = _bare(teacher.hf_tokenizer.backend_tokenizer)
@@ -74,18 +73,11 @@ class StaticStart(Bounded):
             table = _principal(table, self.dimensions)
         if self.rarity:
             table *= self._weights(tokenizer, texts, len(names))[:, None]
+        special = set(teacher.hf_tokenizer.all_special_tokens)
         for row, name in enumerate(names):
-            if name in teacher.hf_tokenizer.all_special_tokens:
+            if name in special:
                 table[row] = 0
-        tokenizer.save(str(folder / "tokenizer.json"))
-        save_file({"embedding.weight": table}, folder / "model.safetensors", metadata={"format": "pt"})
-        static = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}
-        unit = {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"}
-        modules = [static]
-        if teacher.spec.normalizes:
-            modules.append(unit)
-            (folder / "1_Normalize").mkdir()
-        write_json(folder / "modules.json", modules)
+        write_static(folder, tokenizer, table, unit_length=bool(teacher.spec.normalizes))
 
     def _new_words(self, tokenizer: Any, texts: Sequence[str]) -> list[str]:
         """Return the frequent words of the texts that the tokenizer cuts into pieces."""

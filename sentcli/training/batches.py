@@ -150,16 +150,17 @@ class BatchMaker:
         return [self.tokenizer(views[0]), *map(self.second_tokenizer, views[1:])]
 
     def rows_of(self, first: int, end: int) -> list[int]:
-        """Return the rows that the steps `first` to `end` - 1 see, each once and in the order of the data."""
+        """Return the rows that the steps `first` to `end` - 1 may see, each once and in the order of the data.
+
+        Over several epochs these are all rows: each epoch leaves out other ones at its end.
+        """
+        first_batch, end_batch = first * self.accumulate, end * self.accumulate
+        if end_batch - first_batch >= self.order.per_epoch:
+            return list(range(self.order.sentences))
         rows: set[int] = set()
-        for number in range(first * self.accumulate, min(end, self._whole_epoch(first)) * self.accumulate):
+        for number in range(first_batch, end_batch):
             rows.update(self.order.batch(number))
         return sorted(rows)
-
-    def _whole_epoch(self, first: int) -> int:
-        """Return the step before which all rows have been seen twice at most, if the first step is `first`."""
-        steps = -(-self.order.per_epoch // self.accumulate)
-        return first + 2 * steps
 
     def steps(self, first: int, end: int, device: torch.device) -> Iterator[tuple[list[Batch], list[Inputs]]]:
         """Yield the batches of steps `first` to `end` - 1, as texts and as tensors on a device.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import replacing
-from sentcli.io.digests import MODEL_BYTES, cache_folder, json_digest, least_recently_used
+from sentcli.io.digests import cache_folder, json_digest
+from sentcli.io.word_vectors import made_once
 from sentcli.training.teachers import EncoderTeacher
 
 if TYPE_CHECKING:
@@ -44,13 +42,4 @@ def made_start(start: StaticStart, teachers: Sequence[Teacher], corpus: Training
         raise InputError(f"--teacher {teachers[0].name} is static itself: name a model that reads texts as a whole")
     key = json_digest([FORMAT, teachers[0].identity, asdict(start), list(corpus.files)])
     folder = cache_folder("static-starts") / key[:32]
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(folder) as temporary:
-            temporary.mkdir()
-            start.write(encoder, corpus.sentences, temporary)
-        for old in least_recently_used(filter(Path.is_dir, folder.parent.iterdir()), folder, MODEL_BYTES):
-            shutil.rmtree(old, ignore_errors=True)
-    with suppress(OSError):  # notes the use
-        folder.touch()
-    return folder
+    return made_once(folder, lambda temporary: start.write(encoder, corpus.sentences, temporary))

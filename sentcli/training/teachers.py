@@ -20,6 +20,8 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.io.readers import ReadOptions
 from sentcli.io.served import Served
 from sentcli.model.options import LoadOptions
+from sentcli.model.spec import Similarity
+from sentcli.search.exact import prepared
 from sentcli.search.stored_vectors import StoredVectors
 from sentcli.search.vector_file import open_stored
 
@@ -80,8 +82,7 @@ class EncoderTeacher:
 
     def scores(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """Return the similarity that the model's folder names."""
-        by_cosine = self.encoder.spec.similarity == "cosine"
-        return _pair_similarities(self, first, second, by_cosine=by_cosine)
+        return _pair_similarities(self, first, second, self.encoder.spec.similarity)
 
 
 class KeptVectors:
@@ -116,7 +117,7 @@ class KeptVectors:
 
     def scores(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """Return the cosine of the two vectors."""
-        return _pair_similarities(self, first, second, by_cosine=True)
+        return _pair_similarities(self, first, second, "cosine")
 
 
 class CrossEncoderTeacher:
@@ -156,16 +157,13 @@ def _finite(teacher: Teacher, values: npt.NDArray[Any]) -> Floats:
     return np.asarray(values, np.float32)
 
 
-def _pair_similarities(teacher: Teacher, first: Sequence[str], second: Sequence[str], *, by_cosine: bool) -> Floats:
+def _pair_similarities(teacher: Teacher, first: Sequence[str], second: Sequence[str], similarity: Similarity) -> Floats:
     """Return the cosine or the inner product of each query with the document beside it ``[n]``."""
     sides = []
     for texts, role in ((first, "query"), (second, "document")):
         distinct = list(dict.fromkeys(texts))
         row_of_text = {text: row for row, text in enumerate(distinct)}
-        vectors = teacher.vectors(distinct, role)
-        if by_cosine:
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+        vectors = prepared(teacher.vectors(distinct, role), similarity)
         rows = list(map(row_of_text.__getitem__, texts))
         sides.append(vectors[rows])
     return np.asarray(np.einsum("nd,nd->n", *sides), np.float32)

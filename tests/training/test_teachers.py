@@ -1,6 +1,7 @@
 """Training with a teacher: every kind of teacher, what is kept of its vectors, and what is refused."""
 
 import json
+import random
 import shutil
 
 import numpy as np
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from sentcli import SentenceEncoder
 from sentcli.precision import half_precision_supported
+from sentcli.training.batches import BatchMaker, Order
 from tests.conftest import save_backbone, save_cross_encoder
 from tests.encoder import folders
 from tests.encoder.test_served import host, local  # noqa: F401 - fixtures
@@ -274,3 +276,18 @@ def test_first_dimensions_take_part_in_the_loss(train, teacher, tmp_path):
     assert terms(tmp_path / "first")[0]["loss"] > terms(tmp_path / "whole")[0]["loss"]
     run = json.loads((tmp_path / "first" / "run.json").read_text())
     assert "matryoshka" in json.dumps(run)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_row_of_every_step_has_been_asked_about(seed):
+    """Each epoch leaves out other rows at its end, here up to a third, so that some are first seen in a late one."""
+    generator = random.Random(seed)
+    batch_size = generator.randint(4, 9)
+    left_over = generator.randint(0, 2 * batch_size - 2)
+    order = Order(2 * batch_size + left_over, batch_size, seed, batch_size, processes=2)
+    maker = BatchMaker(None, None, order, None, accumulate=generator.randint(1, 3))
+    for first, end in ((0, 1), (0, 7), (3, 9), (0, 50)):
+        seen = set()
+        for number in range(first * maker.accumulate, end * maker.accumulate):
+            seen.update(order.batch(number))
+        assert seen <= set(maker.rows_of(first, end))
