@@ -11,11 +11,12 @@ from typing import Any
 
 from sentcli import console
 from sentcli.adapting.candidates import candidates_for
-from sentcli.adapting.contest import Contest, choose
+from sentcli.adapting.contest import Contest, best_of, choose, weight
 from sentcli.adapting.folder import work_folder
 from sentcli.adapting.material import Material, choosing_set, in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.plan import PLAN_FILE, Plan, make_plan
+from sentcli.adapting.token_weights import powers_for
 from sentcli.adapting.verdict import START, Verdict
 from sentcli.adapting.work import Work
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -34,7 +35,7 @@ from sentcli.remaining import duration
 from sentcli.training.teachers import open_teacher
 
 RESULTS_FILE = "adapt.json"
-FORMAT = 2
+FORMAT = 3
 """Changes when an unfinished adaptation of an earlier version cannot go on."""
 
 
@@ -111,20 +112,24 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
     dev = RetrievalTask.of_own("dev", choosing_set(material.dev, model), 0)
     test = RetrievalTask.of_own("test", in_memory(material.test), RESAMPLES)
     candidates = candidates_for(start, has_teacher=options.teacher is not None)
+    powers = powers_for(start.load())
     start.release()
+    plan = None
     if (folder / PLAN_FILE).is_file():
         plan = Plan.read(folder)
         if plan.identity != identity:
             raise InputError(f"{folder} is the work of another model, corpus or option: --overwrite starts anew")
-    else:
-        data, rows = work.triplets(model, "rows")
+    untrained = weight(work, powers, dev)
+    if plan is None:
+        base = best_of(untrained).model
+        rows = work.triplets(base)
         left = options.seconds - (time.monotonic() - began)
-        plan = make_plan(work, candidates, dev, (data, rows), left, identity)
+        plan = make_plan(work, base, candidates, dev, rows, left, identity)
         plan.write(folder)
     console.note(
         f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {duration(plan.seconds)}"
     )
-    contest = choose(work, candidates, plan, dev)
+    contest = choose(work, untrained, candidates, plan, dev)
     verdict = _judged(work, contest, test, kept_tasks, options)
     return Adaptation(verdict, contest, plan, material, work.mined)
 
@@ -167,9 +172,9 @@ def _judged(
     best = contest.best
     tasks = [test, *kept_tasks]
     before = work.score(work.start, tasks)
-    of_trained = work.score(contest.best_trained.model, tasks)
-    met = compare_scores(before[0], of_trained[0])
-    now = of_trained
+    of_changed = work.score(contest.best_change.model, tasks)
+    met = compare_scores(before[0], of_changed[0])
+    now = of_changed
     if best.name == START:
         now = before
     gain = compare_scores(before[0], now[0])

@@ -1,4 +1,7 @@
-"""The candidates against each other on the queries that choose: the worse half ends after the first of two stages."""
+"""The candidates against each other on the queries that choose: weights of tokens, then training in two stages.
+
+The worse half of what is trained ends after the first stage.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,23 @@ if TYPE_CHECKING:
     from sentcli.adapting.work import Work
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
 
+WEIGHTED = "tokens weighted by idf to the power of"
+"""The name of an entrant whose tokens have weights, before the power."""
+
 
 @dataclass(frozen=True)
 class Entrant:
     """A model that was scored on the queries that choose."""
 
     name: str
-    """The candidate, and how far its weights lie from the start."""
+    """What was done to the start."""
     model: str
     """Its name or folder."""
     value: float
     stage: str
     """After which stage it was scored."""
     share: float = 1.0
-    """How much of the way from the start to the trained weights it has gone."""
+    """How much of the way to the trained weights it has gone."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,9 @@ class Contest:
     """All that was scored, in the order of the scores."""
 
     @property
-    def best_trained(self) -> Entrant:
-        """The best of what was trained."""
-        return max(self.entrants[1:], key=lambda entrant: entrant.value)
+    def best_change(self) -> Entrant:
+        """The best of what is not the start."""
+        return best_of(self.entrants[1:])
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the JSON form: the score of each on the queries that choose."""
@@ -69,43 +75,70 @@ class Contest:
         )
 
 
-def choose(work: Work, candidates: Sequence[Candidate], plan: Plan, dev: RetrievalTask) -> Contest:
-    """Train the candidates in two stages, and return the best on the queries that choose.
+def weight(work: Work, powers: Sequence[float], dev: RetrievalTask) -> list[Entrant]:
+    """Return the start and its weightings, scored on the queries that choose.
 
-    Hard negatives are mined with the start for the first stage and with each candidate anew for the second. After
-    the second stage, weights between the start and the candidate are scored, too. The start stays the best unless
-    one is better.
+    Args:
+        work: writes and scores, and does nothing twice.
+        powers: of the weights of tokens, as `token_weights` has them.
+        dev: the queries that choose.
+    """
+    entrants = [Entrant(START, work.start, work.dev_score(work.start, dev), "start", 0.0)]
+    for power in powers:
+        entrants.append(_scored(work, dev, f"{WEIGHTED} {power:g}", work.weighted(power), "weighting"))
+    return entrants
+
+
+def choose(
+    work: Work, untrained: Sequence[Entrant], candidates: Sequence[Candidate], plan: Plan, dev: RetrievalTask
+) -> Contest:
+    """Train the candidates from the best of what is untrained, in two stages, and return the best of all.
+
+    Hard negatives are mined with that model for the first stage and with each candidate anew for the second. After
+    the second stage, weights between that model and the candidate are scored, too. The start stays the best unless one
+    is better.
 
     Args:
         work: trains and scores, and does nothing twice.
+        untrained: what `weight` returns.
         candidates: those that the plan names are trained.
         plan: how long.
         dev: the queries that choose.
     """
     by_name = {candidate.name: candidate for candidate in candidates}
-    entrants = [Entrant(START, work.start, work.dev_score(work.start, dev), "start", 0.0)]
-    halfway = []
+    base = best_of(untrained)
+    data, _ = work.triplets(base.model)
+    halfway: dict[str, Entrant] = {}
     for number, name in enumerate(plan.candidates):
         candidate = by_name[name]
-        start = work.start
+        start = base.model
         if candidate.reads_first:
-            start = work.train(work.reading_request(plan.steps), "language modelling")
-        data, _ = work.triplets(work.start, "rows")
-        request = work.request(candidate, start, data, f"first-{number}", plan.steps)
+            start = work.train(work.reading_request(base.model, plan.steps), "language modelling")
+        request = work.request(candidate, start, base.model, data, f"first-{number}", plan.steps)
         folder = work.train(request, f"{name}, first stage")
-        halfway.append(_scored(work, dev, name, folder, "first stage"))
-    entrants += halfway
-    going_on = sorted(halfway, key=lambda entrant: -entrant.value)[: survivors(len(halfway))]
-    for entrant in going_on:
-        number = plan.candidates.index(entrant.name)
-        data, _ = work.triplets(entrant.model, f"rows-{number}")
-        request = work.request(by_name[entrant.name], entrant.model, data, f"second-{number}", plan.steps)
-        folder = work.train(request, f"{entrant.name}, second stage")
+        halfway[name] = _scored(work, dev, _trained_from(base, name), folder, "first stage")
+    entrants = [*untrained, *halfway.values()]
+    going_on = sorted(halfway, key=lambda name: -halfway[name].value)[: survivors(len(halfway))]
+    for name in going_on:
+        number = plan.candidates.index(name)
+        entrant = halfway[name]
+        data, _ = work.triplets(entrant.model)
+        request = work.request(by_name[name], entrant.model, base.model, data, f"second-{number}", plan.steps)
+        folder = work.train(request, f"{name}, second stage")
         for share in SHARES:
-            between = work.between(folder, share, f"between-{number}")
+            between = work.between(base.model, folder, share, f"between-{number}")
             entrants.append(_scored(work, dev, entrant.name, between, "second stage", share))
-    best = max(entrants, key=lambda entrant: entrant.value)  # the first of equal ones, which is the start
-    return Contest(best, entrants)
+    return Contest(best_of(entrants), entrants)
+
+
+def best_of(entrants: Sequence[Entrant]) -> Entrant:
+    """Return the best of some, of equal ones the first, which has changed least."""
+    return max(entrants, key=lambda entrant: entrant.value)
+
+
+def _trained_from(base: Entrant, name: str) -> str:
+    """Return the name of a candidate by all that was done to the start."""
+    return name if base.name == START else f"{base.name}, then {name}"
 
 
 def _scored(work: Work, dev: RetrievalTask, name: str, model: str, stage: str, share: float = 1.0) -> Entrant:

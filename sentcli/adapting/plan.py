@@ -65,7 +65,7 @@ class Costs:
     """The encoding of one document."""
 
     def of(self, candidates: int, steps: int, material: Material, choosing: int) -> float:
-        """Return what all of an adaptation takes.
+        """Return what is left of an adaptation takes, when the rows of the first stage are mined.
 
         Args:
             candidates: how many begin; half of them, rounded up, go on after the first stage.
@@ -75,8 +75,8 @@ class Costs:
         """
         going_on = survivors(candidates)
         training = self.step * steps * (candidates + going_on)
-        mining = self.document * len(material.documents) * (1 + going_on)
-        evaluations = 1 + candidates + going_on * len(SHARES)
+        mining = self.document * len(material.documents) * going_on
+        evaluations = candidates + going_on * len(SHARES)
         judging = self.document * len(material.test.ids) * 2
         return training + mining + self.document * choosing * evaluations + judging
 
@@ -88,6 +88,7 @@ def survivors(candidates: int) -> int:
 
 def make_plan(
     work: Work,
+    base: str,
     candidates: Sequence[Candidate],
     dev: RetrievalTask,
     rows: tuple[Path, int],
@@ -98,6 +99,7 @@ def make_plan(
 
     Args:
         work: trains and scores.
+        base: the model from which training goes on.
         candidates: in the order in which they are left out if there is too little time, the last one first.
         dev: the queries that choose.
         rows: the rows of training and their number.
@@ -110,7 +112,7 @@ def make_plan(
     began = time.monotonic()
     data, count_of_rows = rows
     choosing = len(dev.data.ids)
-    costs = _measured(work, candidates[0], data)
+    costs = _measured(work, base, candidates[0], data)
     left = budget - (time.monotonic() - began)
     most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // BATCH_SIZE)
     for count in range(len(candidates), 0, -1):
@@ -127,11 +129,11 @@ def make_plan(
     )
 
 
-def _measured(work: Work, candidate: Candidate, data: Path) -> Costs:
+def _measured(work: Work, base: str, candidate: Candidate, data: Path) -> Costs:
     """Measure a step and the encoding of a document."""
-    request = work.request(candidate, work.start, data, "measured", LEAST_STEPS)
+    request = work.request(candidate, base, base, data, "measured", LEAST_STEPS)
     kind = estimate_training(request, []).kinds[0]
-    encoder = work.model(work.start).load().on_torch()
+    encoder = work.model(base).load().on_torch()
     sample = list(work.material.documents[:SAMPLE])
     encoder.encode(sample[:8])  # the first batch takes longer
     began = time.monotonic()

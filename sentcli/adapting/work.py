@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.adapting.candidates import BATCH_SIZE, MLM_SETTINGS, SETTINGS, Candidate
 from sentcli.adapting.mixing import write_between
+from sentcli.adapting.token_weights import write_weighted
+from sentcli.adapting.verdict import START
+from sentcli.devices import choose_device
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
@@ -22,6 +25,7 @@ from sentcli.mining.mined import Mined, MiningQueries, mine
 from sentcli.mining.options import MiningOptions
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
+from sentcli.precision import half_precision_supported
 from sentcli.search.exact import Vectors
 from sentcli.training.options import LogOptions
 from sentcli.training.prepare import prepare
@@ -58,6 +62,11 @@ class Work:
     mined: dict[str, Any] = field(default_factory=dict)
     """How many rows were mined, and what fell, by the model that mined."""
 
+    @property
+    def precision(self) -> str:
+        """The precision of training: bf16 where the device computes in it."""
+        return "bf16" if half_precision_supported(choose_device(self.device), "bf16") else "fp32"
+
     def model(self, name: str) -> EvaluatedModel:
         """Return a model by its name or folder; its vectors and scores are cached.
 
@@ -78,15 +87,15 @@ class Work:
         (score,) = self.score(name, [dev])
         return score.value
 
-    def triplets(self, name: str, stage: str) -> tuple[Path, int]:
-        """Mine hard negatives with a model, and return the table of rows and their number.
+    def triplets(self, name: str) -> tuple[Path, int]:
+        """Mine hard negatives with a model, unless it is done, and return the table of rows and their number.
 
         Raises:
             InputError: if too few rows have a negative.
         """
-        path = self.folder / f"{stage}.jsonl"
+        mined_with = START if name == self.start else Path(name).name
+        path = self.folder / f"rows-{mined_with}.jsonl"
         facts_file = path.with_suffix(".json")
-        mined_with = "start" if name == self.start else Path(name).name
         if path.is_file():
             facts = read_json(facts_file)
             self.mined[mined_with] = facts
@@ -144,13 +153,22 @@ class Work:
         )
         return mine(known, queries, corpus, documents, BY_WORDS, similarity=similarity)
 
-    def request(self, candidate: Candidate, start: str, data: Path, stage: str, steps: int) -> TrainRequest:
-        """Return the training of a candidate from a model."""
-        settings: list[tuple[str, Any]] = [*candidate.assignments, *SETTINGS]
+    def request(self, candidate: Candidate, start: str, base: str, data: Path, stage: str, steps: int) -> TrainRequest:
+        """Return the training of a candidate.
+
+        Args:
+            candidate: how it is trained.
+            start: the model whose training goes on.
+            base: the model from which all training began, which is the teacher where no other one is.
+            data: the rows.
+            stage: the name of its folder.
+            steps: how many.
+        """
+        settings: list[tuple[str, Any]] = [*candidate.assignments, *SETTINGS, ("settings.precision", self.precision)]
         settings += [("settings.max_steps", steps), ("settings.eval_every", steps), ("settings.seed", self.seed + 1)]
         teachers: tuple[str, ...] = ()
         if candidate.taught:
-            teachers = (self.teacher or self.start,)
+            teachers = (self.teacher or base,)
         return TrainRequest(
             method=candidate.method,
             model=start,
@@ -163,7 +181,7 @@ class Work:
             learns_from_itself=True,
         )
 
-    def reading_request(self, steps: int) -> TrainRequest:
+    def reading_request(self, base: str, steps: int) -> TrainRequest:
         """Return the masked language modelling on the documents that comes before a candidate."""
         data = self.folder / "documents.jsonl"
         if not data.is_file():
@@ -171,10 +189,11 @@ class Work:
                 for text in self.material.documents:
                     if text.strip():
                         handle.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-        settings = [*MLM_SETTINGS, ("settings.max_steps", steps), ("settings.seed", self.seed + 1)]
+        settings: list[tuple[str, Any]] = [*MLM_SETTINGS, ("settings.precision", self.precision)]
+        settings += [("settings.max_steps", steps), ("settings.seed", self.seed + 1)]
         return TrainRequest(
             method="mlm",
-            model=self.start,
+            model=base,
             files=[str(data)],
             output=self.folder / "reading",
             device=self.device,
@@ -188,9 +207,16 @@ class Work:
             train_run(prepare(request))
         return str(request.output)
 
-    def between(self, trained: str, share: float, stage: str) -> str:
-        """Return the folder of the weights between the start and a trained model, which is written once."""
+    def weighted(self, power: float) -> str:
+        """Return the folder of the start with weights of its tokens, which is written once."""
+        folder = self.folder / f"weighted-{power:g}"
+        if not (folder / "modules.json").is_file():
+            write_weighted(self.start, self.material.documents, power, folder)
+        return str(folder)
+
+    def between(self, base: str, trained: str, share: float, stage: str) -> str:
+        """Return the folder of the weights between a model and what was trained from it, which is written once."""
         folder = self.folder / f"{stage}-{share:g}"
         if not (folder / "modules.json").is_file():
-            write_between(self.start, trained, share, folder)
+            write_between(base, trained, share, folder)
         return str(folder)

@@ -80,7 +80,7 @@ def test_what_was_begun_without_a_plan_is_made_anew(tmp_path):
     """Rows that were mined of another corpus are not trained on."""
     options = {"resume": True, "overwrite": False}
     with pytest.raises(KeyboardInterrupt), folders.work_folder(tmp_path / "model", [], [], **options) as folder:
-        (folder / "rows.jsonl").write_text("{}")
+        (folder / "rows-start.jsonl").write_text("{}")
         raise KeyboardInterrupt
     with folders.work_folder(tmp_path / "model", [], [], **options) as folder:
         assert not any(folder.iterdir())

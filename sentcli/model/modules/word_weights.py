@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -23,9 +24,20 @@ class WordWeightsSpec(ModuleSpec, name="WordWeights", in_sentence_transformers=T
     @classmethod
     def of_token(cls, token: str, vocabulary: dict[str, int]) -> WordWeightsSpec:
         """Return the weights with which the mean over the tokens is the vector of one of them."""
-        tokens = {number: name for name, number in vocabulary.items()}
-        in_order = tuple(tokens.get(number, "") for number in range(max(tokens) + 1))
-        return cls(in_order, {token: 1.0}, unknown_word_weight=0.0)
+        return cls(_in_order(vocabulary), {token: 1.0}, unknown_word_weight=0.0)
+
+    @classmethod
+    def of_ids(cls, weights: Sequence[float], vocabulary: dict[str, int]) -> WordWeightsSpec:
+        """Return the weights of all tokens.
+
+        Args:
+            weights: of each token, by its id.
+            vocabulary: the id of each token.
+        """
+        of_token = {}
+        for token, number in vocabulary.items():
+            of_token[token] = float(weights[number])
+        return cls(_in_order(vocabulary), of_token)
 
     @property
     def only_token(self) -> str | None:
@@ -62,3 +74,9 @@ class WordWeightsSpec(ModuleSpec, name="WordWeights", in_sentence_transformers=T
         weights = graph.op("Mul", weights, graph.cast(states.mask, ir.DataType.FLOAT))
         states.weight_sum = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
         return graph.op("Mul", value, graph.op("Unsqueeze", weights, graph.integers(2)))
+
+
+def _in_order(vocabulary: dict[str, int]) -> tuple[str, ...]:
+    """Return the tokens in the order of their ids, and an empty one for an id that no token has."""
+    tokens = {number: name for name, number in vocabulary.items()}
+    return tuple(tokens.get(number, "") for number in range(max(tokens) + 1))

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The study of adapt, docs/studies/adapting.md: run.sh STEP, in the order adapt, parts, tables. A step may be interrupted and
+# goes on. The models go to study/adapt/, the results beside this file. SETS names some of the sets; BUDGET is adapt's.
+# The budget is measured: nothing else may run beside it.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+here=docs/results/adapt
+data=$SENTCLI_DATA/retrieval
+keep=$SENTCLI_DATA/senteval/STS/STSBenchmark/sts-dev.csv
+sets=${SETS:-time cacm cranfield lisa negconstraint scifact npl}
+
+case $1 in
+  adapt)
+    for set in $sets; do
+      [[ -s $here/$set.json ]] && continue
+      resume=()
+      [[ -d study/adapt/$set.adapting ]] && resume=(--resume)
+      status=0
+      sentcli adapt "$data/$set" -m minilm -o "study/adapt/$set" --dev "$data/$set" --keep "$keep" \
+        --budget "${BUDGET:-12m}" --json "$here/$set.json" "${resume[@]}" || status=$?
+      [[ $status == 0 || $status == 3 ]]   # 3: the start is kept
+    done
+    ;;
+  parts) python $here/study.py parts $sets ;;
+  tables) python $here/study.py tables ;;
+esac
