@@ -673,7 +673,7 @@ def adapt(
     quiet: bool = False,
     verbose: bool = False,
 ) -> Result:
-    """Train a better model for your own documents, and take it only if it is one.
+    """Fit a model to your own documents, and take it only if it finds more.
 
     Args:
         corpus: Tables, folders of Markdown or text files, or folders in BEIR layout.

@@ -96,6 +96,10 @@ class DeviceMemoryError(SentcliError):
     """A device has too little memory for a piece of work, which a smaller piece may not need."""
 
 
+class DivergenceError(SentcliError):
+    """A loss or a gradient is NaN or infinite, so that training cannot go on."""
+
+
 class MissingExtraError(SentcliError):
     """A library of an optional extra is not installed, or does not load."""
 

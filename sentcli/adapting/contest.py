@@ -13,6 +13,7 @@ from sentcli import console
 from sentcli.adapting.mixing import SHARES
 from sentcli.adapting.plan import survivors
 from sentcli.adapting.verdict import START
+from sentcli.errors import DivergenceError, SentcliError
 from sentcli.table import Table
 
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ def choose(
         candidates: those that the plan names are trained.
         plan: how long.
         dev: the queries that choose.
+
+    Raises:
+        SentcliError: if there is nothing but the start, since the training of every candidate diverged.
     """
     by_name = {candidate.name: candidate for candidate in candidates}
     base = best_of(untrained)
@@ -112,10 +116,14 @@ def choose(
     for number, name in enumerate(plan.candidates):
         candidate = by_name[name]
         start = base.model
-        if candidate.reads_first:
-            start = work.train(work.reading_request(base.model, plan.steps), "language modelling")
-        request = work.request(candidate, start, base.model, data, f"first-{number}", plan.steps)
-        folder = work.train(request, f"{name}, first stage")
+        try:
+            if candidate.reads_first:
+                start = work.train(work.reading_request(base.model, plan.steps), "language modelling")
+            request = work.request(candidate, start, base.model, data, f"first-{number}", plan.steps)
+            folder = work.train(request, f"{name}, first stage")
+        except DivergenceError as error:
+            console.warn(f"{name} is left out: {error}")
+            continue
         halfway[name] = _scored(work, dev, _trained_from(base, name), folder, "first stage")
     entrants = [*untrained, *halfway.values()]
     going_on = sorted(halfway, key=lambda name: -halfway[name].value)[: survivors(len(halfway))]
@@ -124,10 +132,16 @@ def choose(
         entrant = halfway[name]
         data, _ = work.triplets(entrant.model)
         request = work.request(by_name[name], entrant.model, base.model, data, f"second-{number}", plan.steps)
-        folder = work.train(request, f"{name}, second stage")
+        try:
+            folder = work.train(request, f"{name}, second stage")
+        except DivergenceError as error:
+            console.warn(f"{name} ends after its first stage: {error}")
+            continue
         for share in SHARES:
             between = work.between(base.model, folder, share, f"between-{number}")
             entrants.append(_scored(work, dev, entrant.name, between, "second stage", share))
+    if len(entrants) == 1:
+        raise SentcliError("no candidate could be trained: the loss of each is NaN or infinite")
     return Contest(best_of(entrants), entrants)
 
 

@@ -64,19 +64,22 @@ class Costs:
     document: float
     """The encoding of one document."""
 
-    def of(self, candidates: int, steps: int, material: Material, choosing: int) -> float:
+    def of(self, candidates: Sequence[Candidate], steps: int, material: Material, choosing: int) -> float:
         """Return what is left of an adaptation takes, when the rows of the first stage are mined.
 
         Args:
-            candidates: how many begin; half of them, rounded up, go on after the first stage.
+            candidates: which begin; half of them, rounded up, go on after the first stage.
             steps: of a stage.
             material: what is trained on, and what judges.
             choosing: the documents of the set that chooses.
         """
-        going_on = survivors(candidates)
-        training = self.step * steps * (candidates + going_on)
+        going_on = survivors(len(candidates))
+        trainings = len(candidates) + going_on
+        if any(candidate.reads_first for candidate in candidates):
+            trainings += 1
+        training = self.step * steps * trainings
         mining = self.document * len(material.documents) * going_on
-        evaluations = candidates + going_on * len(SHARES)
+        evaluations = len(candidates) + going_on * len(SHARES)
         judging = self.document * len(material.test.ids) * 2
         return training + mining + self.document * choosing * evaluations + judging
 
@@ -116,13 +119,14 @@ def make_plan(
     left = budget - (time.monotonic() - began)
     most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // BATCH_SIZE)
     for count in range(len(candidates), 0, -1):
-        without_steps = costs.of(count, 0, work.material, choosing)
-        a_step = costs.of(count, 1, work.material, choosing) - without_steps
+        tried = candidates[:count]
+        without_steps = costs.of(tried, 0, work.material, choosing)
+        a_step = costs.of(tried, 1, work.material, choosing) - without_steps
         steps = min(most, int((left - without_steps) / a_step))
         if steps >= LEAST_STEPS:
-            names = [candidate.name for candidate in candidates[:count]]
-            return Plan(identity, names, steps, costs.of(count, steps, work.material, choosing))
-    needed = costs.of(1, LEAST_STEPS, work.material, choosing) + budget - left
+            names = [candidate.name for candidate in tried]
+            return Plan(identity, names, steps, costs.of(tried, steps, work.material, choosing))
+    needed = costs.of(candidates[:1], LEAST_STEPS, work.material, choosing) + budget - left
     raise InputError(
         f"--budget: {duration(max(budget, 0))} are left, and one candidate of {LEAST_STEPS} steps with its evaluations "
         f"takes about {duration(needed)} here: give more time, or smaller sets with --dev and --test"

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sentcli.errors import SentcliError
+from sentcli.errors import DivergenceError
 from sentcli.training.observer import StepInfo
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class StepReports:
         """Take a step, and check the one that is due.
 
         Raises:
-            SentcliError: if its loss or its gradient is not finite.
+            DivergenceError: if its loss or its gradient is not finite.
         """
         self.waiting.append(step)
         self._check(self.gradients.behind)
@@ -78,7 +78,7 @@ class StepReports:
         """Wait for the steps that are not checked yet, and report them.
 
         Raises:
-            SentcliError: if a loss or a gradient is not finite.
+            DivergenceError: if a loss or a gradient is not finite.
         """
         began = time.perf_counter()
         self._check(0)
@@ -104,7 +104,7 @@ def stop_if_not_finite(step: Step, values: dict[str, float], norm: float, folder
         overflow: accept an infinite gradient, as in fp16, where the scaler skips such a step and lowers its scale.
 
     Raises:
-        SentcliError: if the loss, or without `overflow` the gradient, is not finite.
+        DivergenceError: if the loss, or without `overflow` the gradient, is not finite.
     """
     if not math.isfinite(values["loss"]):
         problem = f"the loss is {values['loss']}"
@@ -115,4 +115,4 @@ def stop_if_not_finite(step: Step, values: dict[str, float], norm: float, folder
     rows = [list(batch.rows) for batch in step.batches]
     views = [batch.texts.views for batch in step.batches]
     path = folder.keep_failed({"step": step.number, **values, "grad_norm": norm, "rows": rows, "views": views})
-    raise SentcliError(f"step {step.number}: {problem}; the sentences are in {path}; try a lower --learning-rate")
+    raise DivergenceError(f"step {step.number}: {problem}; the sentences are in {path}; try a lower --learning-rate")

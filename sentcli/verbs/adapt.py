@@ -29,12 +29,13 @@ def adapt(
     resume: bool = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Train a better model for your own documents, and take it only if it is one.
+    """Fit a model to your own documents, and take it only if it finds more.
 
     Queries are made of the documents (titles, headings, questions), or written by a
-    model. A few trainings with mined hard negatives compete on queries that were
-    held out, the worse half ends early, and the best one meets the start on other
-    queries, which chose nothing. DIR holds it only if the 95 % interval of its gain
+    model. Weights of the tokens by how rare they are, and a few trainings with mined
+    hard negatives, compete on queries that were held out, the worse half of the
+    trainings ends early, and the best one meets the start on other queries, which
+    chose nothing. DIR holds it only if the 95 % interval of its gain
     lies above 0 there, and if it loses no more than --allow on --keep; else DIR
     holds the start, and the exit code is 3.
 

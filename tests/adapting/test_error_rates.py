@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sentcli.adapting import adapt as adapting
-from sentcli.adapting import candidates
+from sentcli.adapting import candidates, token_weights
 from sentcli.adapting.adapt import adapt
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.verdict import Verdict
@@ -68,7 +68,8 @@ def test_differences_with_random_signs_are_seldom_taken(data, name):
 
 @pytest.mark.slow
 def test_positives_that_are_shuffled_teach_nothing_that_is_taken(tiny_bert, tmp_path, monkeypatch):
-    """Twenty whole runs, each from queries whose documents are others: a tiny model changes much and gains nothing."""
+    """Twenty whole runs, each from queries whose documents are others, and with weights of other tokens: a tiny model
+    changes much and gains nothing."""
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
     settings = [*candidates.SETTINGS, ("settings.learning_rate", 5e-3)]
     monkeypatch.setattr("sentcli.adapting.work.SETTINGS", settings)
@@ -81,6 +82,13 @@ def test_positives_that_are_shuffled_teach_nothing_that_is_taken(tiny_bert, tmp_
         random.Random(options.seed).shuffle(positives)
         return replace(material, positives=tuple(positives))
 
+    measured = token_weights.inverse_document_frequencies
+
+    def of_other_tokens(encoder, documents):
+        return random_order.permutation(measured(encoder, documents))
+
+    random_order = np.random.default_rng(0)
+    monkeypatch.setattr(token_weights, "inverse_document_frequencies", of_other_tokens)
     monkeypatch.setattr(adapting, "read_material", shuffled)
     corpus = write(tmp_path / "articles.jsonl", documents(200))
     taken = []
