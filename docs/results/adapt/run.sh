@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The study of adapt, docs/studies/adapting.md: run.sh STEP, in the order adapt, parts, tables. A step may be interrupted and
+# The study of adapt, docs/studies/adapting.md: run.sh STEP, one of adapt, parts, powers. A step may be interrupted and
 # goes on. The models go to study/adapt/, the results beside this file. SETS names some of the sets; BUDGET is adapt's.
 # The budget is measured: nothing else may run beside it.
 set -euo pipefail
@@ -22,5 +22,5 @@ case $1 in
     done
     ;;
   parts) python $here/study.py parts $sets ;;
-  tables) python $here/study.py tables ;;
+  powers) python $here/study.py powers $sets ;;
 esac

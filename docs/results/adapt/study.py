@@ -1,40 +1,37 @@
-"""What `run.sh` of this folder computes beside the command: ``parts SET...`` trains each part alone, ``tables`` prints."""
+"""What `run.sh` of this folder computes: ``parts SET...`` trains each part alone, ``powers SET...`` weights tokens."""
 
 import json
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from sentcli import console
+from sentcli import SentenceEncoder, console
 from sentcli.adapting.candidates import CONTRAST, HELD, READ, Candidate
 from sentcli.adapting.folder import work_folder
 from sentcli.adapting.material import in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
+from sentcli.adapting.token_weights import POWERS, write_weighted
 from sentcli.adapting.work import Work
 from sentcli.corpora.move_set import given_set
-from sentcli.evaluation import significance
-from sentcli.evaluation.retrieval_tasks import RetrievalTask
-from sentcli.evaluation.significance import RESAMPLES, holm, mean_replicates, paired_bootstrap
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, score_run
+from sentcli.evaluation.significance import RESAMPLES
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("SENTCLI_DATA", "")) / "retrieval"
 PARTS = HERE / "parts.jsonl"
+POWERS_FILE = HERE / "powers.jsonl"
 STEPS = 40
 """The steps of each training."""
 POWER = 0.5
 """The power of the idf in the weights of tokens."""
 METRIC = "ndcg@10"
-BEFORE = {
-    "weights": "start",
-    "structure": "start",
-    "mined negatives": "structure",
-    "margins": "mined negatives",
-    "language modelling": "margins",
-}
-"""What each part is added to."""
+DEPTH = 100
+"""The first documents that are scored."""
 
 
 def without_negatives(rows: Path) -> Path:
@@ -84,90 +81,71 @@ def run_parts(name: str) -> None:
             values = np.round(score.item_values[METRIC], 5).tolist()
             records.append({"set": name, "part": part, "rows": count, "steps": STEPS, "values": values})
             console.note(f"{name}, {part}: {score.value:.4f}")
-        with PARTS.open("a") as handle:
-            handle.writelines(json.dumps(record) + "\n" for record in records)
+        append(PARTS, records)
 
 
 def parts(names: list[str]) -> None:
     """Run the parts on the sets that are not yet in the results."""
-    done = {record["set"] for record in read_parts()}
+    done = {record["set"] for record in read(PARTS)}
     for name in names:
         if name not in done:
             run_parts(name)
 
 
-def read_parts() -> list[dict]:
-    """Return what is in `PARTS`."""
-    if not PARTS.exists():
+def powers(names: list[str]) -> None:
+    """Score the weights of tokens at each power, in queries, documents and both, on the sets not yet in the results."""
+    done = {record["set"] for record in read(POWERS_FILE)}
+    for name in names:
+        if name not in done:
+            run_powers(name)
+
+
+def run_powers(name: str) -> None:
+    """Search a set with the vectors of the start and of its weightings on either side."""
+    judged = given_set(f"{DATA / name}")
+    texts = list(judged.queries.values())
+    documents = list(judged.texts())
+    queries_of, documents_of = {}, {}
+    with TemporaryDirectory() as folder:
+        for power in (0.0, *POWERS):
+            place = Path(folder) / f"{power:g}"
+            write_weighted("minilm", documents, power, place)
+            encoder = SentenceEncoder.load(place, backend="torch")
+            queries_of[power] = encoder.encode(texts)
+            documents_of[power] = encoder.encode(documents, progress=True)
+    records = []
+    for power in (0.0, *POWERS):
+        for side, pair in (("both", (power, power)), ("queries", (power, 0.0)), ("documents", (0.0, power))):
+            run = nearest(judged, queries_of[pair[0]], documents_of[pair[1]])
+            values = np.round(score_run(judged, run, DEPTH).item_values[METRIC], 5).tolist()
+            records.append({"set": name, "power": power, "side": side, "values": values})
+            console.note(f"{name}, power {power:g}, {side}: {np.mean(values):.4f}")
+    append(POWERS_FILE, records)
+
+
+def nearest(judged: RetrievalSet, queries: np.ndarray, documents: np.ndarray) -> dict[str, dict[str, float]]:
+    """Return the similarities of the first documents of each query."""
+    run = {}
+    for query, vector in zip(judged.queries, queries, strict=True):
+        similarities = documents @ vector
+        first = np.argsort(-similarities, kind="stable")[:DEPTH]
+        run[query] = {judged.ids[row]: float(similarities[row]) for row in first}
+    return run
+
+
+def read(path: Path) -> list[dict]:
+    """Return the records of a file; none if there is no such file."""
+    if not path.exists():
         return []
-    return [json.loads(line) for line in PARTS.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def adaptations() -> dict[str, dict]:
-    """Return the results of adapt by the name of the set."""
-    found = {}
-    for path in sorted(HERE.glob("*.json")):
-        found[path.stem] = json.loads(path.read_text())
-    return found
-
-
-def pooled(differences: list[float], intervals: list[tuple[float, float]]) -> str:
-    """Return the mean over sets with its 95 % interval, whose variance is that of the sets' intervals."""
-    errors = [(high - low) / 2 for low, high in intervals]
-    mean = sum(differences) / len(differences)
-    error = sum(error**2 for error in errors) ** 0.5 / len(errors)
-    return f"{mean:+.4f} ({mean - error:+.4f} to {mean + error:+.4f})"
-
-
-def adapt_table() -> None:
-    """Print what adapt did on each set."""
-    print("| set | queries that judge | chosen | start | best | difference | smallest | STS-B dev | minutes | taken |")
-    print("| --- | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: | --- |")
-    differences, intervals = [], []
-    for name, record in adaptations().items():
-        results = record["results"]
-        low, high = results["interval"]
-        differences.append(results["difference"])
-        intervals.append((low, high))
-        taken = "yes" if results["adopted"] else "no"
-        cells = [name, str(results["queries"]), results["chosen"], f"{results['start']:.3f}", f"{results['value']:.3f}"]
-        cells += [f"{results['difference']:+.4f} ({low:+.4f} to {high:+.4f})", f"{results['smallest']:.4f}"]
-        cells += [f"{results['keep']['difference']:+.4f}", f"{record['seconds'] / 60:.0f}", taken]
-        print(f"| {' | '.join(cells)} |")
-    print(f"| mean of {len(differences)} |  |  |  |  | {pooled(differences, intervals)} |  |  |  |  |")
-
-
-def parts_table() -> None:
-    """Print what each part brings on each set, with p corrected for all of the table (Holm)."""
-    values: dict[str, dict[str, np.ndarray]] = {}
-    for record in read_parts():
-        values.setdefault(record["set"], {})[record["part"]] = np.array(record["values"])
-    compared = {}
-    for name, of_part in values.items():
-        for part, before in BEFORE.items():
-            with_part, without = of_part[part], of_part[before]
-            samples = mean_replicates(with_part), mean_replicates(without)
-            compared[name, part] = paired_bootstrap(with_part.mean(), without.mean(), *samples)
-    corrected = dict(zip(compared, holm([difference.p for difference in compared.values()]), strict=True))
-    print(f"| part, added to | {' | '.join(values)} | mean |")
-    print("| --- |" + " --- |" * (len(values) + 1))
-    for part, before in BEFORE.items():
-        cells = []
-        for name in values:
-            difference = compared[name, part]
-            interval = f"({difference.low:+.3f} to {difference.high:+.3f})"
-            mark = "*" if corrected[name, part] < 1 - significance.LEVEL else ""
-            cells.append(f"{difference.difference:+.3f} {interval}{mark}")
-        of_sets = [compared[name, part] for name in values]
-        mean = pooled([each.difference for each in of_sets], [(each.low, each.high) for each in of_sets])
-        print(f"| {part}, {before} | {' | '.join(cells)} | {mean} |")
+def append(path: Path, records: list[dict]) -> None:
+    """Add records to a file."""
+    with path.open("a") as handle:
+        handle.writelines(json.dumps(record) + "\n" for record in records)
 
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
-    if command == "parts":
-        parts(arguments)
-    else:
-        adapt_table()
-        print()
-        parts_table()
+    {"parts": parts, "powers": powers}[command](arguments)

@@ -1,0 +1,107 @@
+"""The tables of docs/studies/adapting.md, from docs/results/adapt/."""
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from study_tables import RESULTS, markdown
+
+from sentcli.evaluation.significance import LEVEL, Difference, holm, mean_replicates, paired_bootstrap
+
+ADAPT = RESULTS / "adapt"
+BEFORE = {
+    "weights of tokens": "start",
+    "structure": "start",
+    "mined negatives": "structure",
+    "margins": "mined negatives",
+    "language modelling": "margins",
+}
+"""What each part is added to."""
+NAMES = {"weights of tokens": "weights"}
+"""The names of parts in the results, where they are others."""
+UNSEEN = ("negconstraint", "npl")
+"""The sets that nobody had looked at when weights of tokens became a candidate."""
+
+
+def adaptations() -> str:
+    """Return what ``adapt`` did on each set, and the means over sets."""
+    rows = []
+    found: dict[str, Difference] = {}
+    for path in sorted(ADAPT.glob("*.json")):
+        (record,) = json.loads(path.read_text("utf-8"))
+        results = record["results"]
+        difference = Difference(results["difference"], *results["interval"], p=math.nan)
+        found[path.stem] = difference
+        taken = "yes" if results["adopted"] else "no"
+        minutes = f"{record['elapsed_seconds'] / 60:.0f}"
+        scores = [f"{results['start']:.3f}", f"{results['value']:.3f}"]
+        cells = [path.stem, results["chosen"], results["queries"], *scores, cell(difference, 4)]
+        cells += [f"{results['smallest']:.3f}", f"{results['keep']['difference']:+.2f}", minutes, taken]
+        rows.append(cells)
+    groups = {"all": list(found), "not looked at before": [name for name in UNSEEN if name in found]}
+    for name, members in groups.items():
+        mean = pooled([found[member] for member in members])
+        rows.append([f"mean of {len(members)}, {name}", "", "", "", "", cell(mean, 4), "", "", "", ""])
+    head = ["set", "chosen", "queries", "start", "chosen", "difference", "smallest", "STS-B dev", "minutes", "taken"]
+    return markdown(head, rows)
+
+
+def parts() -> str:
+    """Return what each part brings on each set; a star marks p below 0.05 after Holm's correction of the table."""
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for record in lines("parts.jsonl"):
+        values.setdefault(record["set"], {})[record["part"]] = np.array(record["values"])
+    found: dict[tuple[str, str], Difference] = {}
+    for name, of_part in values.items():
+        for part, before in BEFORE.items():
+            found[name, part] = compared(of_part[NAMES.get(part, part)], of_part[before])
+    corrected = dict(zip(found, holm([difference.p for difference in found.values()]), strict=True))
+    rows = []
+    for part, before in BEFORE.items():
+        cells = [f"{part}, from {before}"]
+        for name in values:
+            star = "*" if corrected[name, part] < 1 - LEVEL else ""
+            cells.append(cell(found[name, part]) + star)
+        cells.append(cell(pooled([found[name, part] for name in values])))
+        rows.append(cells)
+    return markdown(["part", *values, "mean"], rows)
+
+
+def powers() -> str:
+    """Return the differences from the start of weights in queries, in documents and in both, by power."""
+    values: dict[tuple[str, float], dict[str, np.ndarray]] = {}
+    for record in lines("powers.jsonl"):
+        values.setdefault((record["side"], record["power"]), {})[record["set"]] = np.array(record["values"])
+    start = values["both", 0.0]
+    rows = []
+    for (side, power), of_set in values.items():
+        if power == 0:
+            continue
+        differences = {name: compared(of_set[name], start[name]) for name in start}
+        cells = [f"{side}, {power:g}", *map(cell, differences.values()), cell(pooled(list(differences.values())))]
+        rows.append(cells)
+    return markdown(["in, power", *start, "mean"], rows)
+
+
+def compared(values: np.ndarray, before: np.ndarray) -> Difference:
+    """Return the difference of the means of two systems over the same queries."""
+    return paired_bootstrap(values.mean(), before.mean(), mean_replicates(values), mean_replicates(before))
+
+
+def pooled(differences: Sequence[Difference]) -> Difference:
+    """Return the mean over sets, whose interval has the sets' own widths as errors that are independent."""
+    mean = sum(each.difference for each in differences) / len(differences)
+    half = math.hypot(*((each.high - each.low) / 2 for each in differences)) / len(differences)
+    return Difference(mean, mean - half, mean + half, p=math.nan)
+
+
+def cell(difference: Difference, digits: int = 3) -> str:
+    """Return a difference with its interval."""
+    low, high = f"{difference.low:+.{digits}f}", f"{difference.high:+.{digits}f}"
+    return f"{difference.difference:+.{digits}f} ({low} to {high})"
+
+
+def lines(file: str) -> list[dict]:
+    """Return the records of a file of the study."""
+    return [json.loads(line) for line in (ADAPT / file).read_text("utf-8").splitlines()]
