@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import pearsonr, permutation_test, rankdata
+from scipy.stats import pearsonr, permutation_test, rankdata, ttest_ind
 from study_tables import AVERAGE, RESULTS, TASKS, markdown, over_seeds, printed, shared_words, spread
 
 from sentcli.evaluation import significance
@@ -93,6 +93,30 @@ def later_seeds() -> str:
         results = run["results"]
         rows.append([run["seed"], f"{results['best_dev_spearman']:.2f}", f"{results['sts_average']:.2f}"])
     return markdown(["seed of SimCSE", "STS-B dev", "average of the seven tasks"], rows)
+
+
+def later_tasks() -> str:
+    """Return STS-B dev and the seven tasks of SimCSE, SimCSE++ and RankCSE, three seeds each."""
+    dev: dict[str, list[float]] = {}
+    averages: dict[str, list[float]] = {}
+    for run in read_results(LATER / "runs.jsonl").values():
+        point = run["point"]
+        name = ", ".join(filter(None, [point["method"], point.get("ranking.kind")]))
+        dev.setdefault(name, []).append(run["results"]["best_dev_spearman"])
+        averages.setdefault(name, []).append(run["results"]["sts_average"])
+    base = averages["simcse"]
+    rows = []
+    for name, scores in averages.items():
+        cells = [name, len(scores), over_seeds(dev[name]), over_seeds(scores)]
+        if name == "simcse":
+            rows.append([*cells, "-", "-"])
+            continue
+        test = ttest_ind(scores, base, equal_var=False)
+        low, high = test.confidence_interval()
+        difference = statistics.fmean(scores) - statistics.fmean(base)
+        rows.append([*cells, f"{difference:+.2f} ({low:+.2f} to {high:+.2f})", f"{test.pvalue:.3f}"])
+    head = ["method", "seeds", "STS-B dev", "average of the seven tasks", "difference from SimCSE", "p"]
+    return markdown(head, rows)
 
 
 def first_dev(summary: Summary) -> float:

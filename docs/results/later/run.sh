@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # RankCSE and SimCSE++ beside SimCSE from the washed start, docs/studies/washed.md: run.sh STEP, on a GPU (DEVICE=cuda) or a
-# processor, in the order start, rates, choose, methods, compare. The start is washed as the one of that study, on the same
+# processor; in the order start, rates, choose, methods. The start is washed as the one of that study, on the same
 # text and with the same seed. JOBS processes share the runs of a step. The models go to study/later/, the results to
 # rates.jsonl and runs.jsonl beside this file. The rates were found on a GPU (H100), all else was made on a processor.
 set -euo pipefail
@@ -39,11 +39,10 @@ case $step in
     sweep $here/rates-plus-plus.toml rates.jsonl
     sweep $here/rates-rankcse.toml rates.jsonl --teacher study/later/teacher
     ;;
-  choose) python $here/study.py choose ;;   # the sweeps of the best rates
+  choose) python $here/study.py ;;   # the sweeps of the best rates
   methods)
     sweep $here/methods.toml runs.jsonl --sts
     sweep $here/plus-plus.toml runs.jsonl --sts
     sweep $here/rankcse.toml runs.jsonl --sts --teacher study/later/teacher
     ;;
-  compare) python $here/study.py compare | tee $here/compared.md ;;
 esac

@@ -1,12 +1,8 @@
-"""What `run.sh` of this folder computes beside the commands: ``choose`` the rates, and ``compare`` with SimCSE."""
+"""Write the sweeps of three seeds at the rates that were best, which `run.sh` of this folder runs."""
 
 import json
-import statistics
-import sys
 from pathlib import Path
 from typing import Any
-
-from scipy.stats import ttest_ind
 
 HERE = Path(__file__).parent
 SEEDS = [42, 43, 44]
@@ -42,31 +38,5 @@ def choose() -> None:
         (HERE / f"{file}.toml").write_text("\n".join(lines) + "\n")
 
 
-def compare() -> None:
-    """Print the seven-task average of each method and its difference from SimCSE's (Welch's t, 95 %)."""
-    averages: dict[str, dict[int, float]] = {}
-    dev: dict[str, list[str]] = {}
-    for run in runs("runs.jsonl"):
-        averages.setdefault(name(run["point"]), {})[run["seed"]] = run["results"]["sts_average"]
-    for run in runs("rates.jsonl"):
-        rate = f"{run['point']['learning_rate']:g}: {run['results']['best_dev_spearman']:.2f}"
-        dev.setdefault(name(run["point"]), []).append(rate)
-    base = list(averages[SIMCSE].values())
-    print("| method | seeds | STS average | difference from SimCSE | p | STS-B dev by rate, one seed |")
-    print("| --- | ---: | ---: | ---: | ---: | --- |")
-    for method, scores in averages.items():
-        values = list(scores.values())
-        cells = [method, str(len(values)), f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"]
-        if method == SIMCSE:
-            cells += ["-", "-", "-"]
-        else:
-            test = ttest_ind(values, base, equal_var=False)
-            low, high = test.confidence_interval()
-            difference = statistics.mean(values) - statistics.mean(base)
-            cells += [f"{difference:+.2f} ({low:+.2f} to {high:+.2f})", f"{test.pvalue:.3f}"]
-            cells.append(", ".join(sorted(set(dev.get(method, [])))))
-        print(f"| {' | '.join(cells)} |")
-
-
 if __name__ == "__main__":
-    {"choose": choose, "compare": compare}[sys.argv[1]]()
+    choose()
