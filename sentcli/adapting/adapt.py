@@ -18,7 +18,7 @@ from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.plan import PLAN_FILE, Plan, make_plan
 from sentcli.adapting.token_weights import powers_for
 from sentcli.adapting.verdict import START, Verdict
-from sentcli.adapting.work import Work
+from sentcli.adapting.work import VERDICT_PRECISION, Work
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation.baseline import compare_scores
@@ -107,7 +107,7 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
         open_teacher(options.teacher, device)
     material = read_material(corpus, options, folder)
     work = Work(model, material, folder, device, options.teacher, options.seed)
-    start = work.model(model)
+    start = work.model(model, VERDICT_PRECISION)
     identity = json_digest([FORMAT, start.load().fingerprint(), material.digest, _choices(material, options)])
     dev = RetrievalTask.of_own("dev", choosing_set(material.dev, model), 0)
     test = RetrievalTask.of_own("test", in_memory(material.test), RESAMPLES)

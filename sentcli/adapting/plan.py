@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sentcli.adapting.candidates import BATCH_SIZE
 from sentcli.adapting.mixing import SHARES
+from sentcli.adapting.work import VERDICT_PRECISION
 from sentcli.errors import InputError
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.remaining import duration
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sentcli.adapting.material import Material
     from sentcli.adapting.work import Work
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
+    from sentcli.model.options import Precision
 
 PLAN_FILE = "plan.json"
 LEAST_STEPS = 8
@@ -62,7 +64,9 @@ class Costs:
     step: float
     """An optimiser step."""
     document: float
-    """The encoding of one document."""
+    """The encoding of one document where it is mined or chosen by."""
+    judged: float
+    """The encoding of one document where the verdict is made, which is in fp32."""
 
     def of(self, candidates: Sequence[Candidate], steps: int, material: Material, choosing: int) -> float:
         """Return what is left of an adaptation takes, when the rows of the first stage are mined.
@@ -80,7 +84,7 @@ class Costs:
         training = self.step * steps * trainings
         mining = self.document * len(material.documents) * going_on
         evaluations = len(candidates) + going_on * len(SHARES)
-        judging = self.document * len(material.test.ids) * 2
+        judging = self.judged * len(material.test.ids) * 2
         return training + mining + self.document * choosing * evaluations + judging
 
 
@@ -137,9 +141,18 @@ def _measured(work: Work, base: str, candidate: Candidate, data: Path) -> Costs:
     """Measure a step and the encoding of a document."""
     request = work.request(candidate, base, base, data, "measured", LEAST_STEPS)
     kind = estimate_training(request, []).kinds[0]
-    encoder = work.model(base).load().on_torch()
+    document = _seconds_of_a_document(work, base, work.precision)
+    judged = document
+    if work.precision != VERDICT_PRECISION:
+        judged = _seconds_of_a_document(work, base, VERDICT_PRECISION)
+    return Costs(kind.seconds / kind.steps, document, judged)
+
+
+def _seconds_of_a_document(work: Work, base: str, precision: Precision) -> float:
+    """Measure the encoding of some documents, and return the time of one."""
+    encoder = work.model(base, precision).load().on_torch()
     sample = list(work.material.documents[:SAMPLE])
     encoder.encode(sample[:8])  # the first batch takes longer
     began = time.monotonic()
     encoder.encode(sample)
-    return Costs(step=kind.seconds / kind.steps, document=(time.monotonic() - began) / len(sample))
+    return (time.monotonic() - began) / len(sample)

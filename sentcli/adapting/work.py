@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from sentcli.io.writers import as_json
 from sentcli.mining.copies import MiningCorpus, plain
 from sentcli.mining.mined import Mined, MiningQueries, mine
 from sentcli.mining.options import MiningOptions
-from sentcli.model.options import LoadOptions
+from sentcli.model.options import LoadOptions, Precision
 from sentcli.model.spec import Similarity
 from sentcli.precision import half_precision_supported
 from sentcli.search.exact import Vectors
@@ -42,6 +43,8 @@ NEGATIVES = 1
 LEAST_ROWS = BATCH_SIZE
 """The rows that are trained on at least, which fill one batch."""
 SAVE_EVERY = 100
+VERDICT_PRECISION: Precision = "fp32"
+"""The precision of the scores that decide, which is that of what is written."""
 LEAST_SHARE = 0.25
 """The share of the queries that have a hard negative, below which words find them."""
 BY_WORDS = MiningOptions(negatives=NEGATIVES, search="bm25", below=1.0, near=1.0, apart=False)
@@ -62,29 +65,29 @@ class Work:
     mined: dict[str, Any] = field(default_factory=dict)
     """How many rows were mined, and what fell, by the model that mined."""
 
-    @property
-    def precision(self) -> str:
-        """The precision of training: bf16 where the device computes in it."""
+    @cached_property
+    def precision(self) -> Precision:
+        """The precision of what trains, mines and chooses: bf16 where the device computes in it."""
         return "bf16" if half_precision_supported(choose_device(self.device), "bf16") else "fp32"
 
-    def model(self, name: str) -> EvaluatedModel:
+    def model(self, name: str, precision: Precision) -> EvaluatedModel:
         """Return a model by its name or folder; its vectors and scores are cached.
 
         All are encoded with torch, since an export of each would take longer than it saves, and an export that rounds
         the start would leave it behind what is trained from its weights.
         """
-        return EvaluatedModel(name, LoadOptions(backend="torch", device=self.device))
+        return EvaluatedModel(name, LoadOptions(backend="torch", device=self.device, precision=precision))
 
-    def score(self, name: str, tasks: Sequence[OwnTask]) -> list[TaskScore]:
+    def score(self, name: str, tasks: Sequence[OwnTask], precision: Precision = VERDICT_PRECISION) -> list[TaskScore]:
         """Score a model, or read its scores from the cache."""
-        model = self.model(name)
+        model = self.model(name, precision)
         scores = model.measure(tasks)
         model.release()
         return scores
 
     def dev_score(self, name: str, dev: RetrievalTask) -> float:
         """Return the score of a model on the queries that choose."""
-        (score,) = self.score(name, [dev])
+        (score,) = self.score(name, [dev], self.precision)
         return score.value
 
     def triplets(self, name: str) -> tuple[Path, int]:
@@ -102,7 +105,7 @@ class Work:
             return path, facts["rows"]
         material = self.material
         self._require_enough()
-        model = self.model(name)
+        model = self.model(name, self.precision)
         spec = model.spec
         query_prompt = spec.role_prompt("query")
         vectors = model.encode_shown("mining: queries", material.queries, prompt=query_prompt)

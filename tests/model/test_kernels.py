@@ -68,6 +68,28 @@ def test_attention_weights_sum_to_the_values_that_torch_attends_to(kind):
     assert float((drawn[0] - expected).abs().max()) > 0.05
 
 
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_attention_in_half_precision_is_that_of_fp32(with_mask):
+    torch.manual_seed(0)
+    states = torch.randn(3, 2, 4, 7, 8).bfloat16()
+    mask = None
+    if with_mask:
+        mask = torch.rand(2, 1, 7, 7) < 0.7
+        mask[..., 0] = True
+        mask[0, :, 2] = False  # attends to nothing
+    wide = states.float().requires_grad_()
+    half = states.clone().requires_grad_()
+    expected = functional.scaled_dot_product_attention(*wide.unbind(0), mask)
+    with torch.autocast("cpu", torch.bfloat16), CpuKernels():
+        found = functional.scaled_dot_product_attention(*half.unbind(0), mask)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, atol=0.02, rtol=0.02)
+    expected.square().sum().backward()
+    found.float().square().sum().backward()
+    assert half.grad is not None and wide.grad is not None
+    torch.testing.assert_close(half.grad.float(), wide.grad, atol=0.05, rtol=0.05)
+
+
 def test_embeddings_have_the_gradient_of_torch():
     torch.manual_seed(0)
     ids = torch.randint(0, 3000, (8, 16))
