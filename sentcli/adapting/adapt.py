@@ -22,7 +22,7 @@ from sentcli.adapting.work import VERDICT_PRECISION, Work
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation.baseline import compare_scores
-from sentcli.evaluation.evaluated import OwnTask
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.score_kinds import SCORE_KINDS
@@ -31,6 +31,7 @@ from sentcli.io.atomic import replacing
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import write_json
 from sentcli.io.served import Served
+from sentcli.model.options import LoadOptions
 from sentcli.remaining import duration
 from sentcli.training.teachers import open_teacher
 
@@ -109,7 +110,8 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
     work = Work(model, material, folder, device, options.teacher, options.seed)
     start = work.model(model, VERDICT_PRECISION)
     identity = json_digest([FORMAT, start.load().fingerprint(), material.digest, _choices(material, options)])
-    dev = RetrievalTask.of_own("dev", choosing_set(material.dev, model), 0)
+    known_hits = EvaluatedModel(model, LoadOptions(device=device))
+    dev = RetrievalTask.of_own("dev", choosing_set(material.dev, known_hits, options.seed), 0)
     test = RetrievalTask.of_own("test", in_memory(material.test), RESAMPLES)
     candidates = candidates_for(start, has_teacher=options.teacher is not None)
     powers = powers_for(start.load())

@@ -24,6 +24,7 @@ from sentcli.testset.written import ask_for_queries, written_queries
 
 if TYPE_CHECKING:
     from sentcli.adapting.options import AdaptOptions
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.testset.queries import Query, QuerySet
 
 LEAST_QUERIES = 10
@@ -239,16 +240,19 @@ def _near_copies(training: Sequence[str], queries: dict[str, str]) -> list[str]:
     return copies
 
 
-def choosing_set(data: RetrievalSet, model: str) -> SampledSet:
+def choosing_set(data: RetrievalSet, start: EvaluatedModel, seed: int) -> SampledSet:
     """Return the set that candidates are chosen on: of a large one some queries, with the documents that matter.
 
     Args:
         data: the whole set.
-        model: the name of the start, whose best hits are among the documents.
+        start: the start, whose best hits are among the documents.
+        seed: of which queries.
     """
     if len(data.ids) <= MOST_DOCUMENTS:
         return in_memory(data)
-    return sampled(data, range(min(len(data.queries), MOST_CHOOSING)), model)
+    count = len(data.queries)
+    rows = random.Random(seed).sample(range(count), min(count, MOST_CHOOSING))
+    return sampled(data, sorted(rows), start)
 
 
 def in_memory(data: RetrievalSet) -> SampledSet:

@@ -24,7 +24,7 @@ from sentcli.io.writers import as_json
 from sentcli.mining.copies import MiningCorpus, plain
 from sentcli.mining.mined import Mined, MiningQueries, mine
 from sentcli.mining.options import MiningOptions
-from sentcli.model.options import LoadOptions, Precision
+from sentcli.model.options import Backend, LoadOptions, Precision
 from sentcli.model.spec import Similarity
 from sentcli.precision import half_precision_supported
 from sentcli.search.exact import Vectors
@@ -170,8 +170,12 @@ class Work:
         settings: list[tuple[str, Any]] = [*candidate.assignments, *SETTINGS, ("settings.precision", self.precision)]
         settings += [("settings.max_steps", steps), ("settings.eval_every", steps), ("settings.seed", self.seed + 1)]
         teachers: tuple[str, ...] = ()
-        if candidate.taught:
-            teachers = (self.teacher or base,)
+        backend: Backend = "auto"
+        if candidate.taught and self.teacher is not None:
+            teachers = (self.teacher,)
+        elif candidate.taught:
+            teachers = (base,)
+            backend = "torch"
         return TrainRequest(
             method=candidate.method,
             model=start,
@@ -181,6 +185,7 @@ class Work:
             log=LogOptions(save_every=SAVE_EVERY, resume=True),
             assignments=settings,
             teachers=teachers,
+            teacher_backend=backend,
             learns_from_itself=True,
         )
 

@@ -229,7 +229,7 @@ class SampledSet(RetrievalSet):
         return iter(self.documents)
 
 
-def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
+def sampled(data: RetrievalSet, rows: Sequence[int], model: EvaluatedModel) -> SampledSet:
     """Return some queries with their judged documents and the best hits of a model and of BM25.
 
     Scores on it are higher than on the whole set, because most documents are missing, and only they can be compared.
@@ -237,7 +237,7 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
     Args:
         data: the whole set, which is searched once; the vectors of the documents are cached.
         rows: the positions of the queries.
-        model: its name.
+        model: whose best hits are among the documents.
     """
     all_ids = list(data.queries)
     queries = {}
@@ -251,7 +251,7 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
     part = replace(data, queries=queries, qrels=qrels)
     search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=20))
     document_rows = {row for row, document in enumerate(data.ids) if document in judged}
-    for hits in (search.by_words, search.by_vectors(EvaluatedModel(model)).hits):
+    for hits in (search.by_words, search.by_vectors(model).hits):
         document_rows.update(hits.positions[hits.positions >= 0].tolist())
     ids = []
     texts = []

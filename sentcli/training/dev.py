@@ -119,7 +119,7 @@ def _sample(task: Task, limit: int, start: str) -> Task:
     if isinstance(task, RetrievalTask):
         queries = len(task.data.queries)
         if queries > limit:
-            sample = sampled(task.data, _rows(queries, limit), start)
+            sample = sampled(task.data, _rows(queries, limit), EvaluatedModel(start))
             return replace(task, search=SetSearch(sample, task.search.options))
     elif isinstance(task, TableTask):
         if len(task) > limit:

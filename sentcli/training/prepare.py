@@ -150,7 +150,7 @@ def prepare(request: TrainRequest) -> Prepared:
     if request.evaluation.dev_limit is not None:
         sampled = dev.limited(inputs.dev, request.evaluation.dev_limit, request.model)
         inputs = replace(inputs, dev=sampled)
-    teachers = open_teachers(request.teachers, request.device)
+    teachers = open_teachers(request.teachers, request.device, request.teacher_backend)
     check_teachers(method, teachers)
     check_answers(teachers, method, inputs.corpus)
     start = start_model(request, method, teachers, inputs)

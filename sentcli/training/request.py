@@ -13,6 +13,7 @@ from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
 from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
+from sentcli.model.options import Backend
 from sentcli.model.spec import check_pooling
 from sentcli.training.data import Subset
 from sentcli.training.options import DataOptions, EvaluationOptions, LogOptions
@@ -56,6 +57,8 @@ class TrainRequest:
     """A recipe, whose settings are applied before `assignments`."""
     teachers: tuple[str, ...] = ()
     """Models, or files of vectors, that give the targets of the training."""
+    teacher_backend: Backend = "auto"
+    """What teachers that are here run on; ``torch`` writes no export of a model that is not kept."""
     learns_from_itself: bool = False
     """Whether a teacher may be the start model itself."""
 

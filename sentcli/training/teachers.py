@@ -19,7 +19,7 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.io.readers import ReadOptions
 from sentcli.io.served import Served
-from sentcli.model.options import LoadOptions
+from sentcli.model.options import Backend, LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import prepared
 from sentcli.search.stored_vectors import StoredVectors
@@ -169,12 +169,13 @@ def _pair_similarities(teacher: Teacher, first: Sequence[str], second: Sequence[
     return np.asarray(np.einsum("nd,nd->n", *sides), np.float32)
 
 
-def open_teacher(name: str, device: str = "auto") -> Teacher:
+def open_teacher(name: str, device: str = "auto", backend: Backend = "auto") -> Teacher:
     """Open a teacher by the name of a model, of a file or of a directory of vectors.
 
     Args:
         name: of an encoder, which may be served, of a cross-encoder, or of what ``encode`` wrote.
         device: as ``--device``.
+        backend: of an encoder that is here.
 
     Raises:
         InputError: if there is no such model, or the file holds no texts beside its vectors.
@@ -184,18 +185,17 @@ def open_teacher(name: str, device: str = "auto") -> Teacher:
     stored = _stored_vectors(name)
     if stored is not None:
         return KeptVectors(name, stored)
-    options = LoadOptions(device=device)
-    model = EvaluatedModel(name, options, pairs=True)
+    model = EvaluatedModel(name, LoadOptions(backend=backend, device=device), pairs=True)
     if model.spec.scores_pairs:
         return CrossEncoderTeacher(name, Reranker.load(name, device=device, notice=console.note))
     return EncoderTeacher(model)
 
 
-def open_teachers(names: Sequence[str], device: str) -> tuple[Teacher, ...]:
+def open_teachers(names: Sequence[str], device: str, backend: Backend) -> tuple[Teacher, ...]:
     """Open several teachers; see `open_teacher`."""
     teachers = []
     for name in names:
-        teachers.append(open_teacher(name, device))
+        teachers.append(open_teacher(name, device, backend))
     return tuple(teachers)
 
 
