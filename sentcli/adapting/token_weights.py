@@ -30,7 +30,7 @@ def powers_for(start: SentenceEncoder) -> tuple[float, ...]:
 def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return ``log((n + 1) / (f + 1/2))`` of each token, by its id, where f of n documents have it.
 
-    Special tokens, which are in every text, get the median of the tokens that occur.
+    Special tokens and those of the model's prompts, which are in every text, get the median of the tokens that occur.
 
     Args:
         encoder: whose tokens they are.
@@ -45,10 +45,14 @@ def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[s
     for token, count in counts.items():
         frequencies[token] = count
     rarities = np.log((len(documents) + 1) / (frequencies + 0.5))
-    special = encoder.hf_tokenizer.all_special_ids
-    occurs = frequencies > 0
-    occurs[special] = False
-    rarities[special] = np.median(rarities[occurs])
+    everywhere = set(encoder.hf_tokenizer.all_special_ids)
+    for prompt in encoder.spec.prompts.values():
+        everywhere.update(encoder.tokenizer([prompt]).ids[0])
+    typical = frequencies > 0
+    typical[list(everywhere)] = False
+    if not typical.any():  # the tokenizer knows none of the words, so that none is rarer than another
+        return np.ones(size)
+    rarities[list(everywhere)] = np.median(rarities[typical])
     return rarities
 
 

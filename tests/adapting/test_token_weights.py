@@ -1,5 +1,7 @@
 """Weights of tokens by their idf: what they are, and that others read the model as it is read here."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,24 @@ def test_the_weights_are_those_of_the_formula(start):
     occurring -= set(start.hf_tokenizer.all_special_ids)
     for special in start.hf_tokenizer.all_special_ids:
         assert rarities[special] == pytest.approx(np.median(rarities[sorted(occurring)]))
+
+
+def test_words_that_the_tokenizer_does_not_know_count_alike(start):
+    rarities = inverse_document_frequencies(start, ["ξενία", "φίλος"])
+    assert set(rarities) == {1.0}
+
+
+def test_a_token_of_a_prompt_is_no_rare_one(start, tmp_path):
+    start.save(tmp_path / "prompted")
+    settings = tmp_path / "prompted" / "config_sentence_transformers.json"
+    stored = json.loads(settings.read_text())
+    settings.write_text(json.dumps({**stored, "prompts": {"query": "fish ", "document": "the "}}))
+    encoder = SentenceEncoder.load(tmp_path / "prompted", backend="torch")
+    rarities = inverse_document_frequencies(encoder, DOCUMENTS)
+    vocabulary = start.tokenizer.backend.get_vocab()
+    special = rarities[start.hf_tokenizer.cls_token_id]
+    assert rarities[vocabulary["fish"]] == rarities[vocabulary["the"]] == special
+    assert rarities[vocabulary["cat"]] < special < inverse_document_frequencies(start, DOCUMENTS)[vocabulary["fish"]]
 
 
 def test_a_vector_is_the_weighted_mean_of_the_token_vectors(start, weighted):
