@@ -12,7 +12,7 @@ from typing import Any
 from sentcli import console
 from sentcli.adapting.candidates import candidates_for
 from sentcli.adapting.contest import Contest, best_of, choose, weight
-from sentcli.adapting.folder import work_folder
+from sentcli.adapting.folder import RESULTS_FILE, work_folder
 from sentcli.adapting.material import Material, choosing_set, in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.plan import PLAN_FILE, Plan, make_plan
@@ -35,7 +35,6 @@ from sentcli.model.options import LoadOptions
 from sentcli.remaining import duration
 from sentcli.training.teachers import open_teacher
 
-RESULTS_FILE = "adapt.json"
 FORMAT = 3
 """Changes when an unfinished adaptation of an earlier version cannot go on."""
 

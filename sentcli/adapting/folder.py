@@ -11,6 +11,8 @@ from sentcli.adapting.plan import PLAN_FILE
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_kept, check_output, locked
 
+RESULTS_FILE = "adapt.json"
+"""The results, in the folder of the model."""
 OWN_NAMES = (
     PLAN_FILE,
     "made-*",
@@ -25,7 +27,7 @@ OWN_NAMES = (
     "between-*",
     ".*",
 )
-"""The names of what an adaptation writes; those that begin with a dot are of files that are not whole."""
+"""The names in the folder of the work; those that begin with a dot are of files that are not whole."""
 
 
 @contextmanager
@@ -50,6 +52,8 @@ def work_folder(
     corpus = list(corpus)
     check_kept(output, [*corpus, *reads])
     _refuse_inside(output, corpus)
+    if resume and not overwrite and (output / RESULTS_FILE).is_file():
+        raise InputError(f"{output} is finished, and {RESULTS_FILE} in it says what was found; --overwrite adapts anew")
     check_output(output, overwrite=overwrite, resume=False, folder=True)
     output = output.resolve()
     folder = output.with_name(f"{output.name}.adapting")

@@ -10,7 +10,7 @@ import sentcli
 from sentcli import SentenceEncoder
 from sentcli.adapting import adapt as adapting
 from sentcli.adapting import candidates
-from sentcli.adapting.adapt import RESULTS_FILE
+from sentcli.adapting.folder import RESULTS_FILE
 from tests.conftest import save_cross_encoder
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -94,8 +94,10 @@ def test_the_start_is_kept_where_nothing_is_gained(invoke, corpus, tiny_bert, tm
     np.testing.assert_allclose(kept, start, atol=1e-6)
     assert json.loads((tmp_path / "model" / RESULTS_FILE).read_text())["adopted"] is False
     assert not (tmp_path / "model.adapting").exists()
-    done = invoke("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model")
-    assert done.exit_code == 2, "an output that exists is not replaced"
+    words = ("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model")
+    assert invoke(*words).exit_code == 2, "an output that exists is not replaced"
+    finished = invoke(*words, "--resume")
+    assert finished.exit_code == 2 and RESULTS_FILE in finished.stderr
 
 
 @pytest.mark.slow

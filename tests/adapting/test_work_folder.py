@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.adapting import adapt as adapting
 from sentcli.adapting import folder as folders
-from sentcli.adapting.adapt import RESULTS_FILE
+from sentcli.adapting.folder import RESULTS_FILE
 from sentcli.io.atomic import locked
 from tests.adapting.test_adapt import documents, write
 
