@@ -329,7 +329,10 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "doses": washed.doses,
         "later": washed.later,
         "later-seeds": washed.later_seeds,
+        "later-tasks": washed.later_tasks,
     },
+    "methods/rankcse.md": {"later-tasks": washed.later_tasks},
+    "methods/simcse-plus-plus.md": {"later-tasks": washed.later_tasks},
     "studies/choosing.md": {"choosing": choosing},
     "studies/passages.md": {"passages": passages, "readings": readings},
 }

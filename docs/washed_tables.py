@@ -98,24 +98,27 @@ def later_seeds() -> str:
 def later_tasks() -> str:
     """Return STS-B dev and the seven tasks of SimCSE, SimCSE++ and RankCSE, three seeds each."""
     dev: dict[str, list[float]] = {}
-    averages: dict[str, list[float]] = {}
+    averages: dict[str, dict[int, float]] = {}
     for run in read_results(LATER / "runs.jsonl").values():
         point = run["point"]
         name = ", ".join(filter(None, [point["method"], point.get("ranking.kind")]))
         dev.setdefault(name, []).append(run["results"]["best_dev_spearman"])
-        averages.setdefault(name, []).append(run["results"]["sts_average"])
+        averages.setdefault(name, {})[run["seed"]] = run["results"]["sts_average"]
     base = averages["simcse"]
     rows = []
-    for name, scores in averages.items():
+    for name, of_seed in averages.items():
+        scores = list(of_seed.values())
         cells = [name, len(scores), over_seeds(dev[name]), over_seeds(scores)]
         if name == "simcse":
-            rows.append([*cells, "-", "-"])
+            rows.append([*cells, "-", "-", "-"])
             continue
-        test = ttest_ind(scores, base, equal_var=False)
+        test = ttest_ind(scores, list(base.values()), equal_var=False)
         low, high = test.confidence_interval()
-        difference = statistics.fmean(scores) - statistics.fmean(base)
-        rows.append([*cells, f"{difference:+.2f} ({low:+.2f} to {high:+.2f})", f"{test.pvalue:.3f}"])
-    head = ["method", "seeds", "STS-B dev", "average of the seven tasks", "difference from SimCSE", "p"]
+        difference = statistics.fmean(scores) - statistics.fmean(base.values())
+        by_seed = [f"{of_seed[seed] - base[seed]:+.2f}" for seed in sorted(base)]
+        cells += [f"{difference:+.2f} ({low:+.2f} to {high:+.2f})", f"{test.pvalue:.3f}", ", ".join(by_seed)]
+        rows.append(cells)
+    head = ["method", "seeds", "STS-B dev", "average of the seven tasks", "difference from SimCSE", "p", "seed by seed"]
     return markdown(head, rows)
 
 
