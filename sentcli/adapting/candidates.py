@@ -19,8 +19,7 @@ SETTINGS: list[tuple[str, Any]] = [
 ]
 """The settings of all candidates: those of GPL's and sentence-transformers' trainings of finished encoders.
 
-There is no dropout: the texts of a row differ by themselves, margins of the start are its own without noise, and a
-step takes half as long.
+There is no dropout: the texts of a row differ by themselves, and margins of the start are its own without noise.
 """
 MLM_SETTINGS: list[tuple[str, Any]] = [
     ("settings.batch_size", BATCH_SIZE),
