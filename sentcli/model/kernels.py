@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 LEVELS = 2**16
 """Dropout draws 16 bits for each number, so that its rate is exact to 1/65,536."""
 HALVES = (torch.bfloat16, torch.float16)
+FUSED_IF_POSSIBLE = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+"""The fused attention; the plain one for a mask that is trained itself, which the fused one does not take."""
 LARGE = 2000
 """The least number of rows of a table of embeddings whose gradient is sparse."""
 
@@ -116,7 +118,7 @@ def _fused_in_fp32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Non
     if mask is not None and mask.dtype != torch.bool:
         mask = mask.float()
     wide = (query.float(), key.float(), value.float())
-    with torch.autocast(query.device.type, enabled=False), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    with torch.autocast(query.device.type, enabled=False), sdpa_kernel(FUSED_IF_POSSIBLE):
         return scaled_dot_product_attention(*wide, mask, scale=scale).to(query.dtype)
 
 

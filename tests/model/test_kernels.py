@@ -90,6 +90,21 @@ def test_attention_in_half_precision_is_that_of_fp32(with_mask):
     torch.testing.assert_close(half.grad.float(), wide.grad, atol=0.05, rtol=0.05)
 
 
+def test_attention_in_half_precision_trains_a_bias_of_its_scores():
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 4, 7, 8).bfloat16().unbind(0)
+    bias = torch.randn(1, 4, 7, 7).bfloat16()
+    biases = [bias.clone().requires_grad_(), bias.clone().requires_grad_()]
+    wide = functional.scaled_dot_product_attention(query.float(), key.float(), value.float(), biases[0].float())
+    wide.square().sum().backward()
+    with torch.autocast("cpu", torch.bfloat16), CpuKernels():
+        half = functional.scaled_dot_product_attention(query, key, value, biases[1])
+    half.float().square().sum().backward()
+    gradients = [bias.grad for bias in biases]
+    assert gradients[0] is not None and gradients[1] is not None
+    torch.testing.assert_close(gradients[1], gradients[0], atol=0.05, rtol=0.05)
+
+
 def test_embeddings_have_the_gradient_of_torch():
     torch.manual_seed(0)
     ids = torch.randint(0, 3000, (8, 16))
