@@ -18,8 +18,6 @@ BEFORE = {
     "language modelling": "margins",
 }
 """What each part is added to."""
-NAMES = {"weights of tokens": "weights"}
-"""The names of parts in the results, where they are others."""
 UNSEEN = ("negconstraint", "npl")
 """The sets that nobody had looked at when weights of tokens became a candidate."""
 
@@ -29,7 +27,7 @@ def adaptations() -> str:
     rows = []
     found: dict[str, Difference] = {}
     for path in sorted(ADAPT.glob("*.json")):
-        (record,) = json.loads(path.read_text("utf-8"))
+        record = json.loads(path.read_text("utf-8"))
         results = record["results"]
         difference = Difference(results["difference"], *results["interval"], p=math.nan)
         found[path.stem] = difference
@@ -55,7 +53,7 @@ def parts() -> str:
     found: dict[tuple[str, str], Difference] = {}
     for name, of_part in values.items():
         for part, before in BEFORE.items():
-            found[name, part] = compared(of_part[NAMES.get(part, part)], of_part[before])
+            found[name, part] = compared(of_part[part], of_part[before])
     corrected = dict(zip(found, holm([difference.p for difference in found.values()]), strict=True))
     rows = []
     for part, before in BEFORE.items():

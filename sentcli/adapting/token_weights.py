@@ -24,7 +24,7 @@ TEXTS_AT_A_TIME = 4096
 
 def powers_for(start: SentenceEncoder) -> tuple[float, ...]:
     """Return the powers that are tried with a start: none unless its vectors are plain means of token vectors."""
-    return POWERS if start.is_plain_mean else ()
+    return POWERS if start.local.spec.is_plain_mean else ()
 
 
 def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -56,15 +56,15 @@ def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[s
     return rarities
 
 
-def write_weighted(start: str, documents: Sequence[str], power: float, folder: Path) -> None:
+def write_weighted(start: str, rarities: npt.NDArray[np.float64], power: float, folder: Path) -> None:
     """Write the model whose tokens have the weights ``idf ** power``.
 
     Args:
         start: the name of a model whose vectors are plain means.
-        documents: the texts of the corpus.
+        rarities: the idf of each token, by its id.
         power: 0 is the start, and the higher it is, the less count frequent tokens.
         folder: is written.
     """
     encoder = SentenceEncoder.load(start, backend="torch", device="cpu", precision="fp32")
-    weights = inverse_document_frequencies(encoder, documents) ** power
-    encoder.with_word_weights(np.round(weights, 6).tolist()).save(folder, overwrite=True)
+    weights = np.round(rarities**power, 6)
+    encoder.with_word_weights(weights.tolist()).save(folder, overwrite=True)

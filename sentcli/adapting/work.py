@@ -9,10 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from sentcli import console
 from sentcli.adapting.candidates import BATCH_SIZE, MLM_SETTINGS, SETTINGS, Candidate
 from sentcli.adapting.mixing import write_between
-from sentcli.adapting.token_weights import write_weighted
+from sentcli.adapting.token_weights import inverse_document_frequencies, write_weighted
 from sentcli.adapting.verdict import START
 from sentcli.devices import choose_device
 from sentcli.errors import InputError
@@ -215,11 +218,19 @@ class Work:
             train_run(prepare(request))
         return str(request.output)
 
+    @cached_property
+    def rarities(self) -> npt.NDArray[np.float64]:
+        """The idf of each token of the start in the documents."""
+        model = self.model(self.start, VERDICT_PRECISION)
+        rarities = inverse_document_frequencies(model.load(), self.material.documents)
+        model.release()
+        return rarities
+
     def weighted(self, power: float) -> str:
         """Return the folder of the start with weights of its tokens, which is written once."""
         folder = self.folder / f"weighted-{power:g}"
         if not (folder / "modules.json").is_file():
-            write_weighted(self.start, self.material.documents, power, folder)
+            write_weighted(self.start, self.rarities, power, folder)
         return str(folder)
 
     def between(self, base: str, trained: str, share: float, stage: str) -> str:

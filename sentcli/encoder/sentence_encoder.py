@@ -393,13 +393,6 @@ class SentenceEncoder:
         spec = replace(self.local.spec, modules=(*self.local.spec.modules, dense))
         return self._with_stack(spec, [*self.torch_module.stack, module])
 
-    @property
-    def is_plain_mean(self) -> bool:
-        """Whether a sentence vector is the mean of the transformer's token vectors, each of which counts alike."""
-        spec = self.local.spec
-        first = spec.modules[0]
-        return not spec.is_static and isinstance(first, PoolingSpec) and first.modes == ("mean",)
-
     def with_word_weights(self, weights: Sequence[float]) -> SentenceEncoder:
         """Return an encoder over the same weights whose mean counts each token by a weight of its own.
 
@@ -411,9 +404,9 @@ class SentenceEncoder:
         """
         from sentcli.model.torch_model import BuiltModule
 
-        if not self.is_plain_mean:
-            raise InputError(f"{self.model} pools by {self.spec.pooling}: weights of tokens are for the plain mean")
         spec = self.local.spec
+        if not spec.is_plain_mean:
+            raise InputError(f"{self.model} pools by {spec.pooling}: weights of tokens are for the plain mean")
         word_weights = WordWeightsSpec.of_ids(weights, self.tokenizer.backend.get_vocab())
         stack: list[Any] = [BuiltModule(word_weights), *self.torch_module.stack]
         return self._with_stack(replace(spec, modules=(word_weights, *spec.modules)), stack)

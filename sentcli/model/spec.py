@@ -231,6 +231,12 @@ class EncoderSpec(ModelSpec):
         return name + "+dense" * len(dense)
 
     @property
+    def is_plain_mean(self) -> bool:
+        """Whether the transformer's token vectors, each of which counts alike, are averaged."""
+        first = self.modules[0]
+        return not self.is_static and isinstance(first, PoolingSpec) and first.modes == ("mean",)
+
+    @property
     def normalizes(self) -> bool:
         """Whether the vectors have length 1."""
         return isinstance(self.modules[-1], NormalizeSpec)

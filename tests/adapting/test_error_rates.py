@@ -88,7 +88,7 @@ def test_positives_that_are_shuffled_teach_nothing_that_is_taken(tiny_bert, tmp_
         return random_order.permutation(measured(encoder, documents))
 
     random_order = np.random.default_rng(0)
-    monkeypatch.setattr(token_weights, "inverse_document_frequencies", of_other_tokens)
+    monkeypatch.setattr("sentcli.adapting.work.inverse_document_frequencies", of_other_tokens)
     monkeypatch.setattr(adapting, "read_material", shuffled)
     corpus = write(tmp_path / "articles.jsonl", documents(200))
     taken = []

@@ -21,7 +21,7 @@ def start(tiny_bert):
 @pytest.fixture
 def weighted(tiny_bert, start, tmp_path):
     start.save(tmp_path / "start")
-    write_weighted(str(tmp_path / "start"), DOCUMENTS, 0.5, tmp_path / "weighted")
+    write_weighted(str(tmp_path / "start"), inverse_document_frequencies(start, DOCUMENTS), 0.5, tmp_path / "weighted")
     return tmp_path / "weighted"
 
 
@@ -78,7 +78,7 @@ def test_sentence_transformers_reads_the_same_model(weighted, backend):
 
 
 def test_the_power_0_is_the_start(start, weighted, tmp_path):
-    write_weighted(str(tmp_path / "start"), DOCUMENTS, 0.0, tmp_path / "same")
+    write_weighted(str(tmp_path / "start"), inverse_document_frequencies(start, DOCUMENTS), 0.0, tmp_path / "same")
     same = SentenceEncoder.load(tmp_path / "same", backend="torch").encode(TEXTS)
     np.testing.assert_allclose(same, start.encode(TEXTS), atol=1e-6)
     other = SentenceEncoder.load(weighted, backend="torch").encode(TEXTS)

@@ -17,7 +17,7 @@ case $1 in
       [[ -d study/adapt/$set.adapting ]] && resume=(--resume)
       status=0
       sentcli adapt "$data/$set" -m minilm -o "study/adapt/$set" --dev "$data/$set" --keep "$keep" \
-        --budget "${BUDGET:-12m}" --json "$here/$set.json" "${resume[@]}" || status=$?
+        --budget "${BUDGET:-15m}" --json "$here/$set.json" "${resume[@]}" || status=$?
       [[ $status == 0 || $status == 3 ]]   # 3: the start is kept
     done
     ;;

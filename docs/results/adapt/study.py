@@ -14,7 +14,7 @@ from sentcli.adapting.candidates import CONTRAST, HELD, READ, Candidate
 from sentcli.adapting.folder import work_folder
 from sentcli.adapting.material import in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
-from sentcli.adapting.token_weights import POWERS, write_weighted
+from sentcli.adapting.token_weights import POWERS, inverse_document_frequencies, write_weighted
 from sentcli.adapting.work import Work
 from sentcli.corpora.move_set import given_set
 from sentcli.evaluation.retrieval import RetrievalSet
@@ -69,7 +69,7 @@ def run_parts(name: str) -> None:
 
         models = {
             "start": work.start,
-            "weights": work.weighted(POWER),
+            "weights of tokens": work.weighted(POWER),
             "structure": trained(structure, 0, pairs),
             "mined negatives": trained(CONTRAST, 1, rows),
             "margins": trained(HELD, 2, rows),
@@ -106,10 +106,12 @@ def run_powers(name: str) -> None:
     texts = list(judged.queries.values())
     documents = list(judged.texts())
     queries_of, documents_of = {}, {}
+    start = SentenceEncoder.load("minilm", backend="torch")
+    rarities = inverse_document_frequencies(start, documents)
     with TemporaryDirectory() as folder:
         for power in (0.0, *POWERS):
             place = Path(folder) / f"{power:g}"
-            write_weighted("minilm", documents, power, place)
+            write_weighted("minilm", rarities, power, place)
             encoder = SentenceEncoder.load(place, backend="torch")
             queries_of[power] = encoder.encode(texts)
             documents_of[power] = encoder.encode(documents, progress=True)
