@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from study_tables import RESULTS, markdown
 
+from sentcli.adapting.contest import WEIGHTED
 from sentcli.evaluation.significance import LEVEL, Difference, holm, mean_replicates, paired_bootstrap
 
 ADAPT = RESULTS / "adapt"
@@ -18,12 +19,10 @@ BEFORE = {
     "language modelling": "margins",
 }
 """What each part is added to."""
-UNSEEN = ("negconstraint", "npl")
-"""The sets that nobody had looked at when weights of tokens became a candidate."""
 
 
 def adaptations() -> str:
-    """Return what ``adapt`` did on each set, and the means over sets."""
+    """Return what ``adapt`` did on each set, and the mean over sets."""
     rows = []
     found: dict[str, Difference] = {}
     for path in sorted(ADAPT.glob("*.json")):
@@ -34,13 +33,12 @@ def adaptations() -> str:
         taken = "yes" if results["adopted"] else "no"
         minutes = f"{record['elapsed_seconds'] / 60:.0f}"
         scores = [f"{results['start']:.3f}", f"{results['value']:.3f}"]
-        cells = [path.stem, results["chosen"], results["queries"], *scores, cell(difference, 4)]
+        chosen = results["chosen"].replace(WEIGHTED, "weights")
+        cells = [path.stem, chosen, results["queries"], *scores, cell(difference, 4)]
         cells += [f"{results['smallest']:.3f}", f"{results['keep']['difference']:+.2f}", minutes, taken]
         rows.append(cells)
-    groups = {"all": list(found), "not looked at before": [name for name in UNSEEN if name in found]}
-    for name, members in groups.items():
-        mean = pooled([found[member] for member in members])
-        rows.append([f"mean of {len(members)}, {name}", "", "", "", "", cell(mean, 4), "", "", "", ""])
+    mean = cell(pooled(list(found.values())), 4)
+    rows.append([f"mean of {len(found)}", "", "", "", "", mean, "", "", "", ""])
     head = ["set", "chosen", "queries", "start", "chosen", "difference", "smallest", "STS-B dev", "minutes", "taken"]
     return markdown(head, rows)
 
@@ -53,33 +51,23 @@ def parts() -> str:
     found: dict[tuple[str, str], Difference] = {}
     for name, of_part in values.items():
         for part, before in BEFORE.items():
-            found[name, part] = compared(of_part[part], of_part[before])
+            if part in of_part:
+                found[name, part] = compared(of_part[part], of_part[before])
     corrected = dict(zip(found, holm([difference.p for difference in found.values()]), strict=True))
     rows = []
     for part, before in BEFORE.items():
         cells = [f"{part}, from {before}"]
+        known = []
         for name in values:
+            if (name, part) not in found:
+                cells.append("-")
+                continue
             star = "*" if corrected[name, part] < 1 - LEVEL else ""
             cells.append(cell(found[name, part]) + star)
-        cells.append(cell(pooled([found[name, part] for name in values])))
+            known.append(found[name, part])
+        cells.append(cell(pooled(known)))
         rows.append(cells)
     return markdown(["part", *values, "mean"], rows)
-
-
-def powers() -> str:
-    """Return the differences from the start of weights in queries, in documents and in both, by power."""
-    values: dict[tuple[str, float], dict[str, np.ndarray]] = {}
-    for record in lines("powers.jsonl"):
-        values.setdefault((record["side"], record["power"]), {})[record["set"]] = np.array(record["values"])
-    start = values["both", 0.0]
-    rows = []
-    for (side, power), of_set in values.items():
-        if power == 0:
-            continue
-        differences = {name: compared(of_set[name], start[name]) for name in start}
-        cells = [f"{side}, {power:g}", *map(cell, differences.values()), cell(pooled(list(differences.values())))]
-        rows.append(cells)
-    return markdown(["in, power", *start, "mean"], rows)
 
 
 def compared(values: np.ndarray, before: np.ndarray) -> Difference:

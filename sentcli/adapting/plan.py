@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sentcli.adapting.candidates import BATCH_SIZE
 from sentcli.adapting.mixing import SHARES
 from sentcli.adapting.work import VERDICT_PRECISION
@@ -151,8 +153,14 @@ def _measured(work: Work, base: str, candidate: Candidate, data: Path) -> Costs:
 def _seconds_of_a_document(work: Work, base: str, precision: Precision) -> float:
     """Measure the encoding of some documents, and return the time of one."""
     encoder = work.model(base, precision).load().on_torch()
-    sample = list(work.material.documents[:SAMPLE])
+    sample = spread(work.material.documents)
     encoder.encode(sample[:8])  # the first batch takes longer
     began = time.monotonic()
     encoder.encode(sample)
     return (time.monotonic() - began) / len(sample)
+
+
+def spread(documents: Sequence[str]) -> list[str]:
+    """Return some documents from all over a corpus, whose first ones may be shorter than most."""
+    places = np.linspace(0, len(documents) - 1, min(SAMPLE, len(documents)))
+    return [documents[int(place)] for place in places]

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# The study of adapt, docs/studies/adapting.md: run.sh STEP, one of adapt, parts, powers. A step may be interrupted and
+# The study of adapt, docs/studies/adapting.md: run.sh STEP, one of adapt, parts. A step may be interrupted and
 # goes on. The models go to study/adapt/, the results beside this file. SETS names some of the sets; BUDGET is adapt's.
 # The budget is measured: nothing else may run beside it.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 here=docs/results/adapt
-data=$SENTCLI_DATA/retrieval
-keep=$SENTCLI_DATA/senteval/STS/STSBenchmark/sts-dev.csv
+mkdir -p study
+ln -sfn "$SENTCLI_DATA" study/data   # so that the results name no folder of this machine
+data=study/data/retrieval
+keep=study/data/senteval/STS/STSBenchmark/sts-dev.csv
 sets=${SETS:-time cacm cranfield lisa negconstraint scifact npl}
 
+# adapt refuses npl, of whose documents no query can be made: each is one sentence without a title.
 case $1 in
   adapt)
     for set in $sets; do
-      [[ -s $here/$set.json ]] && continue
+      [[ -s $here/$set.json || $set == npl ]] && continue
       resume=()
       [[ -d study/adapt/$set.adapting ]] && resume=(--resume)
       status=0
@@ -21,6 +24,5 @@ case $1 in
       [[ $status == 0 || $status == 3 ]]   # 3: the start is kept
     done
     ;;
-  parts) python $here/study.py parts $sets ;;
-  powers) python $here/study.py powers $sets ;;
+  parts) python $here/study.py $sets ;;
 esac
