@@ -205,11 +205,14 @@ class Baseline:
         if metric != before.metric or not same_items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
         compared = significance.paired_bootstrap(score.value, before.value, replicates, replicates_before)
+        interval = (compared.low, compared.high)
+        if score.items:
+            interval = significance.mean_interval(score.item_values[metric] - np.array(before.values))
         return BaselineComparison(
             metric=metric,
             value=before.value,
             difference=compared.difference,
-            interval=(compared.low, compared.high),
+            interval=interval,
             allow=allow,
             worst=_worst(before, score),
         )

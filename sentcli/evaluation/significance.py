@@ -4,9 +4,10 @@ Correlations: the pairs of a task are sampled with replacement 1,000 times, and 
 the samples are the interval (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993). Two models are compared
 on the same samples. Retrieval: the same, with the queries of a set and the mean of their scores. Average precision:
 Efron's BCa interval (1987) of such samples. Accuracies: Lancaster's mid-P interval (1961), and McNemar's exact test
-(1947) of two models. Systems that are groups of seeds are compared by their means over the seeds with Student's t, and
-the p values of many such comparisons are corrected (Holm, 1979). What each of these covers is held by simulations in
-the tests.
+(1947) of two models. Where a gate decides by the queries of a set, which may be few: the means of random subsets
+(Hartigan, 1969). Systems that are groups of seeds are compared by their means over the seeds with Student's t, and the
+p values of many such comparisons are corrected (Holm, 1979). What each of these covers is held by simulations in the
+tests.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sentcli.errors import SentcliError
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
+SUBSETS = 4000
 LEVEL = 0.95
 SAMPLES_SEED = 1
 
@@ -199,6 +201,31 @@ def paired_bootstrap(score: float, other: float, replicates: Floats, other_repli
         high=float(high),
         p=min(1.0, 2 * one_sided),
     )
+
+
+def mean_interval(differences: Floats) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of paired differences, by the means of random subsets of them.
+
+    It holds the means that a test of random signs does not refuse, and so covers at any number of items if the
+    differences are independent and symmetric about their mean (Hartigan, "Using subsample values as typical values",
+    JASA 1969). Samples with replacement are too narrow for few items: of ten, they exclude a mean of 0 on one side
+    about twice as often as the 2.5 % that are meant.
+
+    Args:
+        differences: of two models on each item ``[n]``.
+    """
+    generator = np.random.default_rng([SAMPLES_SEED, len(differences)])
+    block = max(2**21 // len(differences), 1)  # so many random numbers are drawn at a time
+    means = []
+    for first in range(0, SUBSETS, block):
+        inside = generator.random((min(block, SUBSETS - first), len(differences))) < 0.5
+        sizes = inside.sum(axis=1)
+        some = sizes > 0
+        means.append(inside[some] @ differences / sizes[some])
+    of_subsets = np.concatenate(means)
+    low = np.quantile(of_subsets, (1 - LEVEL) / 2, method="lower")
+    high = np.quantile(of_subsets, (1 + LEVEL) / 2, method="higher")
+    return float(low), float(high)
 
 
 def compare_groups(

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../../.."
 here=docs/results/adapt
 mkdir -p study
 ln -sfn "$SENTCLI_DATA" study/data   # so that the results name no folder of this machine
+export SENTCLI_CACHE=$PWD/study/cache   # what other commands have kept would make a run shorter
 data=study/data/retrieval
 keep=study/data/senteval/STS/STSBenchmark/sts-dev.csv
 sets=${SETS:-time cacm cranfield lisa negconstraint scifact npl}
