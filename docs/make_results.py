@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import adapting_tables as adapting
 import numpy as np
 import washed_tables as washed
 from scipy.stats import kendalltau
@@ -335,6 +336,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "methods/simcse-plus-plus.md": {"later-tasks": washed.later_tasks},
     "studies/choosing.md": {"choosing": choosing},
     "studies/passages.md": {"passages": passages, "readings": readings},
+    "studies/adapting.md": {"adaptations": adapting.adaptations, "parts": adapting.parts},
 }
 
 if __name__ == "__main__":

@@ -31,8 +31,10 @@ OTHERS = {
     "own-data": [],
     "choosing": [],
     "washed": [],
+    "adapting": [],
 }
 """Numbers that are of papers."""
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def studied(name):
@@ -382,9 +384,7 @@ def washed():
     yield f"which needs no model ({shared['best_dev_spearman']:.2f})"
     tests = [test for test in found["tests"] if "printed" in test]
     answers = [sum(test["verdict"] == kind for test in tests) for kind in VERDICTS]
-    numbers = [
-        ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")[n] for n in answers
-    ]
+    numbers = [COUNTS[answer] for answer in answers]
     yield "Of the ten predictions {} hold, {} in direction alone; {} are not shown, and {} is contradicted".format(
         *numbers
     )
@@ -406,7 +406,16 @@ def washed():
     yield from transfer_and_geometry()
 
 
+def adapting():
+    """What the page says of adapt in words."""
+    found = {path.stem: json.loads(path.read_text("utf-8"))["results"] for path in (RESULTS / "adapt").glob("*.json")}
+    taken = sorted(name for name, record in found.items() if record["adopted"])
+    yield f"taken on {COUNTS[len(taken)]} of {COUNTS[len(found)]} sets"
+    assert not [name for name, record in found.items() if record["interval"][1] < 0], "one is worse"
+
+
 SAID = {
+    "adapting": adapting,
     "washed": washed,
     "results": results,
     "retrieval": list,

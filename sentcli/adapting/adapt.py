@@ -125,7 +125,7 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
         base = best_of(untrained).model
         rows = work.triplets(base)
         left = options.seconds - (time.monotonic() - began)
-        plan = make_plan(work, base, candidates, dev, rows, left, identity)
+        plan = make_plan(work, base, candidates, dev, rows, left, identity, has_untrained=len(powers) > 0)
         plan.write(folder)
     console.note(
         f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {duration(plan.seconds)}"

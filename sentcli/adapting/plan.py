@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sentcli import console
 from sentcli.adapting.candidates import BATCH_SIZE
 from sentcli.adapting.mixing import SHARES
 from sentcli.adapting.work import VERDICT_PRECISION
@@ -103,8 +104,12 @@ def make_plan(
     rows: tuple[Path, int],
     budget: float,
     identity: str,
+    *,
+    has_untrained: bool,
 ) -> Plan:
     """Measure a few steps and an encoding, and distribute what is left of the budget.
+
+    Where no training fits into it, and something competes that needs none, the plan is empty.
 
     Args:
         work: trains and scores.
@@ -114,9 +119,10 @@ def make_plan(
         rows: the rows of training and their number.
         budget: the seconds that are left.
         identity: see `Plan.identity`.
+        has_untrained: whether something competes that needs no training.
 
     Raises:
-        InputError: if the budget is too small for one candidate.
+        InputError: if the budget is too small for one candidate, or for the verdict.
     """
     began = time.monotonic()
     data, count_of_rows = rows
@@ -133,10 +139,15 @@ def make_plan(
             names = [candidate.name for candidate in tried]
             return Plan(identity, names, steps, costs.of(tried, steps, work.material, choosing))
     needed = costs.of(candidates[:1], LEAST_STEPS, work.material, choosing) + budget - left
-    raise InputError(
-        f"--budget: {duration(max(budget, 0))} are left, and one candidate of {LEAST_STEPS} steps with its evaluations "
-        f"takes about {duration(needed)} here: give more time, or smaller sets with --dev and --test"
+    reason = (
+        f"--budget: {duration(max(budget, 0))} are left, and one training of {LEAST_STEPS} steps with its evaluations "
+        f"takes about {duration(needed)} here"
     )
+    seconds = costs.of([], 0, work.material, choosing)
+    if not has_untrained or seconds > left:
+        raise InputError(f"{reason}: give more time, or smaller sets with --dev and --test")
+    console.warn(f"{reason}: weights of tokens compete alone; more time lets it train")
+    return Plan(identity, [], 0, seconds)
 
 
 def _measured(work: Work, base: str, candidate: Candidate, data: Path) -> Costs:

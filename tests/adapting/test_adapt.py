@@ -246,6 +246,21 @@ def test_a_budget_that_is_too_small_is_said_before_training(corpus, tiny_bert, t
     assert done.exit_code == 2 and "--budget" in done.stderr
 
 
+def test_a_budget_without_time_for_a_training_lets_weights_of_tokens_compete(
+    corpus, tiny_bert, tmp_path, invoke, monkeypatch
+):
+    def training_takes_long(self, tried, steps, *others):
+        return 1e4 + steps if tried else 1.0
+
+    monkeypatch.setattr("sentcli.adapting.plan.Costs.of", training_takes_long)
+    done = invoke("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model", "--device", "cpu")
+    assert done.exit_code in (0, 3), done.stderr
+    assert "--budget" in done.stderr
+    results = json.loads((tmp_path / "model" / RESULTS_FILE).read_text())
+    assert {candidate["stage"] for candidate in results["candidates"]} == {"start", "weighting"}
+    assert results["steps"] == 0
+
+
 def test_the_time_of_a_document_is_measured_all_over_the_corpus():
     """CACM begins with titles alone and has abstracts later: measured on its first documents, 15 minutes became 18."""
     documents = ["title"] * 1500 + ["abstract"] * 1500
