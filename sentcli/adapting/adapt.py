@@ -127,9 +127,10 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
         left = options.seconds - (time.monotonic() - began)
         plan = make_plan(work, base, candidates, dev, rows, left, identity, has_untrained=len(powers) > 0)
         plan.write(folder)
-    console.note(
-        f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {duration(plan.seconds)}"
-    )
+    if plan.candidates:
+        console.note(
+            f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {duration(plan.seconds)}"
+        )
     contest = choose(work, untrained, candidates, plan, dev)
     verdict = _judged(work, contest, test, kept_tasks, options)
     return Adaptation(verdict, contest, plan, material, work.mined)
