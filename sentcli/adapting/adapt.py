@@ -128,9 +128,8 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
         plan = make_plan(work, base, candidates, dev, rows, left, identity, has_untrained=len(powers) > 0)
         plan.write(folder)
     if plan.candidates:
-        console.note(
-            f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {duration(plan.seconds)}"
-        )
+        takes = duration(plan.seconds)
+        console.note(f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {takes}")
     contest = choose(work, untrained, candidates, plan, dev)
     verdict = _judged(work, contest, test, kept_tasks, options)
     return Adaptation(verdict, contest, plan, material, work.mined)
