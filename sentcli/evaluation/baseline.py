@@ -204,14 +204,15 @@ class Baseline:
         same_items = list(score.items) == before.items and len(replicates) == len(replicates_before)
         if metric != before.metric or not same_items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
-        compared = significance.paired_bootstrap(score.value, before.value, replicates, replicates_before)
-        interval = (compared.low, compared.high)
         if score.items:
             interval = significance.mean_interval(score.item_values[metric] - np.array(before.values))
+        else:
+            compared = significance.paired_bootstrap(score.value, before.value, replicates, replicates_before)
+            interval = (compared.low, compared.high)
         return BaselineComparison(
             metric=metric,
             value=before.value,
-            difference=compared.difference,
+            difference=score.value - before.value,
             interval=interval,
             allow=allow,
             worst=_worst(before, score),

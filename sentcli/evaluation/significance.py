@@ -23,6 +23,7 @@ from sentcli.errors import SentcliError
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
 SUBSETS = 4000
+"""Random subsets of the items, of which `mean_interval` takes the means."""
 LEVEL = 0.95
 SAMPLES_SEED = 1
 
@@ -114,13 +115,18 @@ def mean_replicates(values: Floats, resamples: int = RESAMPLES, *, stream: int =
 def resampled_counts(n: int, resamples: int, stream: int) -> Iterator[Floats]:
     """Yield blocks of random samples, each as how often it has each of `n` items ``[block, n]``."""
     random = np.random.default_rng([SAMPLES_SEED, stream])
-    block = max(2**21 // n, 1)  # so many random numbers are drawn at a time
-    for start in range(0, resamples, block):
-        samples = min(block, resamples - start)
+    for samples in _block_sizes(n, resamples):
         items = random.integers(0, n, (samples, n))
         first_bins = n * np.arange(samples)  # each sample has bins of its own: one pass counts the items of all
         counts = np.bincount((items + first_bins[:, None]).ravel(), minlength=samples * n)
         yield counts.reshape(samples, n).astype(np.float64)
+
+
+def _block_sizes(n: int, samples: int) -> Iterator[int]:
+    """Yield how many samples of `n` items are drawn at a time, so that a block has about two million numbers."""
+    block = max(2**21 // n, 1)
+    for start in range(0, samples, block):
+        yield min(block, samples - start)
 
 
 class _Ranks:
@@ -214,14 +220,14 @@ def mean_interval(differences: Floats) -> tuple[float, float]:
     Args:
         differences: of two models on each item ``[n]``.
     """
-    generator = np.random.default_rng([SAMPLES_SEED, len(differences)])
-    block = max(2**21 // len(differences), 1)  # so many random numbers are drawn at a time
+    items = len(differences)
+    random = np.random.default_rng([SAMPLES_SEED, items])
     means = []
-    for first in range(0, SUBSETS, block):
-        inside = generator.random((min(block, SUBSETS - first), len(differences))) < 0.5
-        sizes = inside.sum(axis=1)
-        some = sizes > 0
-        means.append(inside[some] @ differences / sizes[some])
+    for subsets in _block_sizes(items, SUBSETS):
+        inside = random.random((subsets, items)) < 0.5
+        inside = inside[inside.any(axis=1)]
+        sums = inside @ differences
+        means.append(sums / inside.sum(axis=1))
     of_subsets = np.concatenate(means)
     low = np.quantile(of_subsets, (1 - LEVEL) / 2, method="lower")
     high = np.quantile(of_subsets, (1 + LEVEL) / 2, method="higher")
