@@ -106,7 +106,10 @@ class _Group:
         again = _Group(self.queries[lacking], self.k, samples=False)
         again.best = before.of_queries(lacking)
         again.add(rows, first, workers)
-        self.best.overwrite(lacking, again.best)
+        if len(lacking) == len(self.queries):
+            self.best = again.best  # what was found above the bounds may be narrower than `k`
+        else:
+            self.best.overwrite(lacking, again.best)
 
     def _least(self, rows: Floats, slices: list[slice], workers: _Workers) -> tuple[Floats | None, bool]:
         """Return a bound for each query ``[queries]`` above which the best of the rows lie, and whether that is sure.
@@ -116,7 +119,7 @@ class _Group:
         if self.best.scores.shape[1] == self.k:
             return self.best.scores.min(axis=1), True
         expected = self.k / SAMPLED
-        rank = int(np.ceil(expected + SURE * np.sqrt(expected) + 1))
+        rank = max(int(np.ceil(expected + SURE * np.sqrt(expected) + 1)), 1)
         products_of_all = len(rows) * len(self.queries)
         if not self.samples or len(rows) < 2 * SAMPLED * rank or products_of_all < FEW:
             return None, True

@@ -47,6 +47,31 @@ def test_whole_numbers_give_the_order_of_a_stable_sort(data):
     assert np.array_equal(positions, expected[0]) and np.array_equal(scores, expected[1])
 
 
+@pytest.fixture
+def bound_too_high(monkeypatch):
+    """The first bound is the best product of nearly all rows, so that fewer than `k` rows lie above it."""
+    monkeypatch.setattr(products, "SAMPLED", 1)
+    monkeypatch.setattr(products, "SURE", -(2.0**20))
+    monkeypatch.setattr(products, "FEW", 2)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("cuts", [[], [4], [1500]], ids=["at-once", "few-before", "many-before"])
+@pytest.mark.parametrize("lacking", ["all", "some", "none"])
+def test_a_bound_that_is_too_high_is_taken_back(lacking, cuts, threads, bound_too_high, monkeypatch):
+    """Rows that equal the best one of a query stand above its bound: it lacks none of them."""
+    monkeypatch.setattr(products, "_threads", lambda: threads)
+    generator = np.random.default_rng(0)
+    queries, rows = (generator.standard_normal((count, 8), dtype=np.float32) for count in (3, 2100))
+    queries, rows = (np.round(8 * vectors) for vectors in (queries, rows))  # products of whole numbers are exact
+    with_equal = {"all": [], "some": [1], "none": [0, 1, 2]}[lacking]
+    for query in with_equal:
+        rows[100 + query : 2000 : 100] = 8 * queries[query]
+    positions, scores = found(queries, rows, 10, cuts)
+    expected = sorted_whole(queries, rows, 10)
+    assert np.array_equal(positions, expected[0]) and np.array_equal(scores, expected[1])
+
+
 def test_many_threads_share_few_rows(monkeypatch):
     """Each of 64 threads has fewer rows than the sample takes one of."""
     monkeypatch.setattr(products, "_threads", lambda: 64)
