@@ -27,8 +27,18 @@ MODEL_BYTES = 8 * 2**30
 
 def file_digest(path: Path, method: str = "sha256") -> str:
     """Return the checksum of a file in hexadecimal; a file that has not changed is not read twice by a process."""
-    state = regular(path)
-    return _digest(path.resolve(), method, state.st_size, state.st_mtime_ns, state.st_ino)
+    regular(path)
+    return _digest(path.resolve(), method, file_state(path))
+
+
+def file_state(path: Path) -> tuple[int, int, int, int]:
+    """Return the size of a file, its inode, and when its content and when anything of it changed, in nanoseconds.
+
+    The last of them no program can set: a file with the same state is the same, unless it changed twice between two
+    ticks of the clock.
+    """
+    state = path.stat()
+    return state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns
 
 
 def damage(path: Path, sha256: str | None, *, known: bool = False) -> str | None:
@@ -57,7 +67,7 @@ def json_digest(value: Any) -> str:
 
 
 @cache
-def _digest(path: Path, method: str, size: int, modified: int, inode: int) -> str:
+def _digest(path: Path, method: str, state: tuple[int, int, int, int]) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, method).hexdigest()
 
@@ -65,18 +75,18 @@ def _digest(path: Path, method: str, size: int, modified: int, inode: int) -> st
 def known_digest(path: Path) -> str:
     """Return the SHA-256 of a file that every process needs when it starts, such as weights, from the cache.
 
-    The cache keeps it with the size, the inode and the times of the file. One of them is the time of any change, which
-    no program can set.
+    The cache keeps it with the state of the file.
     """
-    state = path.stat()
-    facts = f"{state.st_size} {state.st_ino} {state.st_mtime_ns} {state.st_ctime_ns}"
+    state = file_state(path)
+    facts = " ".join(map(str, state))
     cached = cache_folder("digests") / hashlib.sha256(bytes(path.resolve())).hexdigest()[:32]
     with suppress(OSError, ValueError):
         cached_facts, _, digest = cached.read_text("ascii").rpartition(" ")
         if cached_facts == facts:
             return digest
     digest = file_digest(path)
-    if time.time_ns() - state.st_ctime_ns > SETTLED_NANOSECONDS:
+    changed = state[-1]
+    if time.time_ns() - changed > SETTLED_NANOSECONDS:
         with suppress(OSError):
             cached.parent.mkdir(parents=True, exist_ok=True)
             with replacing(cached) as temporary:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.digests import file_state
 from sentcli.io.formats import headless, records
 from sentcli.io.labelled_kinds import (
     KINDS,
@@ -43,13 +44,12 @@ def infer_layout(source: Source, *, kind: Kind | None = None, fields: str | None
     """
     if kind == "retrieval" and fields is None:
         raise InputError("a retrieval set is a folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/), no table")
-    stat = source.path.stat()
-    return _tell(source, kind, fields, (stat.st_mtime_ns, stat.st_size))
+    return _tell(source, kind, fields, file_state(source.path))
 
 
 @lru_cache(maxsize=16)
-def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, int]) -> Layout:
-    """Return what `infer_layout` does, once for a file of this time of change and size."""
+def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, int, int, int]) -> Layout:
+    """Return what `infer_layout` does, once for a file in this state."""
     present = columns_of(source, fields)
     first_row = next(records(source), None)
     if first_row is None:

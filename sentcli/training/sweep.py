@@ -87,7 +87,7 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
     for seed_setting, point in itertools.product(seed_settings, points):
         settings = {**point, **seed_setting}
         name = _name(settings)
-        if name in sweep_runs:  # it has no characters that tell the two apart
+        while name in sweep_runs:  # it has no characters that tell the two apart, or a short hash that is the same
             name += f"-{_short_hash(repr(settings))}"
         try:
             run_request = request_at(request, settings, request.output / name)

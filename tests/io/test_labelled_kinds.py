@@ -1,6 +1,8 @@
 """What a table holds is told from the names of its columns and from all of its values, never from one cell."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -185,3 +187,16 @@ def test_contradictions_are_rows_of_equal_texts(tmp_path):
     assert read_table(write(tmp_path, "t.csv", NAMED.split(","), *rows)).contradictions() == [[0, 2, 3]]
     rows = [["a a", "b b", "c c"], ["a a", "c c", "b b"], ["a a", "b b", "d d"]]
     assert read_table(write(tmp_path, "t.csv", ["anchor", "positive", "negative"], *rows)).contradictions() == [[0, 1]]
+
+
+def test_a_file_that_changes_behind_its_old_size_and_time_is_looked_at_again(tmp_path):
+    file = table(tmp_path, ["1", "0", "0", "1"])
+    path = Path(file)
+    assert read_table(file, fields="a,b,c").kind == "binary"
+    before = path.stat()
+    changed = path.read_text().replace(",0", ",5")
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # both writes may fall between two ticks of the clock
+        path.write_text(changed)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert read_table(file, fields="a,b,c").kind == "scored"

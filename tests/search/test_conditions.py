@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sentcli.errors import InputError
 from sentcli.search import searcher as searching
 from sentcli.search.condition_reader import parse_condition
+from sentcli.search.faiss_index import FaissIndex
 from tests.search.conftest import clustered
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -209,6 +210,26 @@ def test_an_index_that_reaches_too_few_rows_is_helped_out(monkeypatch):
     found = search.search(clustered(20, 16, seed=1), 15, mask)
     assert (found.positions >= 0).all() and mask[found.positions].all()
     assert all(len(set(row)) == 15 for row in found.positions.tolist())
+
+
+@pytest.mark.parametrize("lacking", [slice(None), slice(0, 7)], ids=["all", "some"])
+def test_queries_whose_rows_an_index_does_not_find_are_searched_exactly(lacking, monkeypatch):
+    monkeypatch.setattr(searching, "EXACT_ROWS", 0)
+    search = searching.build("hnsw", clustered(4000, 16))
+    queries = clustered(20, 16, seed=1)
+    mask = np.arange(4000) % 3 == 0
+    original = FaissIndex.search
+
+    def finds_two(index, *arguments):
+        hits = original(index, *arguments)
+        hits.positions[lacking, 2:] = -1
+        return hits
+
+    monkeypatch.setattr(FaissIndex, "search", finds_two)
+    found = search.search(queries, 10, mask)
+    exact = search.exactly().search(queries, 10, mask)
+    assert np.array_equal(found.positions[lacking], exact.positions[lacking])
+    assert (found.positions >= 0).all() and mask[found.positions].all()
 
 
 # The commands

@@ -9,6 +9,7 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.search import exact, index, recall, searcher
+from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.index import IndexManifest, IndexRequest
 from sentcli.search.stored_vectors import SearchRequest
 from sentcli.search.vector_directory import VectorDirectory
@@ -189,6 +190,23 @@ def test_many_hits_are_rows_that_live(k, before, rows, tmp_path):
     assert found.positions.shape == (50, min(k, len(rows)))
     assert (found.positions >= 0).all()
     assert recall_of(opened(tmp_path / "after"), rows, k=min(k, len(rows))) > 0.95
+
+
+def test_where_dead_nodes_hide_the_others_rows_are_searched_exactly(before, rows, tmp_path, monkeypatch):
+    rows = deleted(rows, 2)
+    updated(before, tmp_path / "after", rows)
+    original = FaissIndex.search
+
+    def finds_two(part, *arguments):
+        hits = original(part, *arguments)
+        hits.positions[::2, 2:] = -1
+        return hits
+
+    monkeypatch.setattr(FaissIndex, "search", finds_two)
+    search = opened(tmp_path / "after")
+    found = search.search(QUERIES, 10)
+    assert (found.positions >= 0).all()
+    assert np.array_equal(found.positions[::2], search.exactly().search(QUERIES[::2], 10).positions)
 
 
 @pytest.mark.parametrize("left", [0, 1, 5, 650])

@@ -351,6 +351,18 @@ def test_two_points_that_mean_the_same_run(invoke, tiny_bert, text, tmp_path):
     assert "finished before" not in again.stderr
 
 
+def test_runs_whose_names_and_hashes_are_equal_have_folders_of_their_own(tmp_path, tiny_bert, text, monkeypatch):
+    monkeypatch.setattr(sweep, "_short_hash", lambda text: "00000000")
+    points = []
+    for name in ("a b", "a:b", "a*b", "a;b"):
+        (tmp_path / name).symlink_to(tiny_bert)
+        points.append({"model": str(tmp_path / name)})
+    request = TrainRequest("simcse", str(tiny_bert), [str(text)], tmp_path / "out")
+    planned = sweep.plan(request, points, [1])
+    assert [run.request.model for run in planned] == [point["model"] for point in points]
+    assert len({run.request.output for run in planned}) == len(points)
+
+
 def test_means_over_nested_results():
     runs = [{"a": 1.0, "sts": {"x": 2, "y": 3}, "n": None}, {"a": 3.0, "sts": {"x": 4, "y": 5}, "n": None}]
     assert map_numbers(runs, statistics.fmean) == {"a": 2.0, "sts": {"x": 3.0, "y": 4.0}, "n": None}
