@@ -267,7 +267,7 @@ def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Pa
     """Return the folder of the cache for the export of an encoder in a precision, whether it exists or not."""
     facts = f"{CACHE_FORMAT} {exported.FORMAT} {precision} {runtime} {identity.encoder_digest(spec)}"
     digest = hashlib.sha256(facts.encode())
-    if precision == "int8" and runtime == "onnx":
+    if precision == "int8":
         digest.update(f"reduce_range {sums_saturate()}".encode())
     return cache_folder(EXPORTS) / digest.hexdigest()[:32]
 

@@ -301,6 +301,21 @@ def test_int8_uses_7_bits_where_sums_of_products_saturate(export, tmp_path, monk
     assert {int(np.abs(w.astype(int)).max()) for w in square if w.dtype == np.int8} == {63 if reduce_range else 127}
 
 
+@pytest.mark.parametrize("reduce_range", [True, False])
+def test_int8_for_openvino_uses_7_bits_there_too(export, tmp_path, monkeypatch, reduce_range):
+    openvino = pytest.importorskip("openvino")
+    pytest.importorskip("nncf")
+    monkeypatch.setattr(making, "sums_saturate", lambda: reduce_range)
+    export(tmp_path / "out", "--precision", "int8", "--runtime", "openvino", "--no-verify")
+    assert read_export(tmp_path / "out").quantisation["reduce_range"] == reduce_range
+    largest = 0
+    for node in openvino.Core().read_model(tmp_path / "out" / "openvino.xml").get_ordered_ops():
+        is_constant = node.get_type_name() == "Constant" and node.get_element_type() == openvino.Type.i8
+        if is_constant and list(node.shape) == [32, 32]:  # of linear layers; the embeddings are looked up
+            largest = max(largest, int(np.abs(node.data.astype(int)).max()))
+    assert largest <= 64 if reduce_range else largest >= 127
+
+
 # Outputs that exist
 
 
