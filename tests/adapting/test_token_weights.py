@@ -8,6 +8,7 @@ import pytest
 from sentcli import SentenceEncoder
 from sentcli.adapting.token_weights import POWERS, inverse_document_frequencies, powers_for, write_weighted
 from sentcli.errors import InputError
+from tests.tolerance import VECTORS
 
 DOCUMENTS = ["the cat sat on the mat", "the dog ran", "the cat ran near the river", "the bird"]
 TEXTS = [*DOCUMENTS, "a river", "", "cat"]
@@ -65,7 +66,7 @@ def test_a_vector_is_the_weighted_mean_of_the_token_vectors(start, weighted):
         tokens = transformer(transformer.tokenize([text]))["token_embeddings"][0].detach().numpy()
         expected.append(np.average(tokens, axis=0, weights=weights[of_text]))
     found = SentenceEncoder.load(weighted, backend="torch").encode(TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
@@ -74,13 +75,13 @@ def test_sentence_transformers_reads_the_same_model(weighted, backend):
 
     expected = SentenceTransformer(str(weighted), device="cpu").encode(TEXTS)
     found = SentenceEncoder.load(weighted, backend=backend).encode(TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
 def test_the_power_0_is_the_start(start, weighted, tmp_path):
     write_weighted(str(tmp_path / "start"), inverse_document_frequencies(start, DOCUMENTS), 0.0, tmp_path / "same")
     same = SentenceEncoder.load(tmp_path / "same", backend="torch").encode(TEXTS)
-    np.testing.assert_allclose(same, start.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(same, start.encode(TEXTS), atol=VECTORS)
     other = SentenceEncoder.load(weighted, backend="torch").encode(TEXTS)
     assert np.abs(other - same).max() > 1e-3
 

@@ -11,6 +11,7 @@ import safetensors.numpy
 
 from sentcli.io import atomic
 from sentcli.io.dataset_writer import ShardWriter
+from tests.tolerance import VECTORS
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +72,10 @@ def test_row_i_of_the_output_is_row_i_of_the_input(encode, text, tmp_path, sente
     found = vectors_of(out)
     assert found.dtype == np.float32
     assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
     twins = slice(120, 130)
     assert sentences[twins] == sentences[:10]
-    np.testing.assert_allclose(found[twins], found[:10], atol=2e-6)
+    np.testing.assert_allclose(found[twins], found[:10], atol=VECTORS)
     assert [p.name for p in out.parent.iterdir()] == [name], "something was left beside the output"
 
 
@@ -120,7 +121,7 @@ def test_standard_input_to_standard_output_is_clean_json_lines(run, tiny_bert, s
     done = run("encode", "-", "-o", "-", "-m", tiny_bert, stdin="".join(f"{s}\n" for s in sentences), check=0)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["text"] for row in rows] == sentences
-    np.testing.assert_allclose(np.array([row["embedding"] for row in rows], np.float32), expected, atol=2e-6)
+    np.testing.assert_allclose(np.array([row["embedding"] for row in rows], np.float32), expected, atol=VECTORS)
     assert f"{len(sentences)} rows -> -" in done.stderr
 
 
@@ -162,7 +163,7 @@ def test_a_null_is_an_error_that_names_the_row_unless_told_otherwise(encode, tmp
     assert re.search("warning: 1 rows .*text", done.stderr)
     kept = vectors_of(tmp_path / name)
     np.testing.assert_array_equal(filled[1], filled[2])
-    np.testing.assert_allclose(kept, filled[[0, 2, 3]], atol=2e-6)
+    np.testing.assert_allclose(kept, filled[[0, 2, 3]], atol=VECTORS)
 
 
 # JSON and messages

@@ -10,6 +10,7 @@ from sentcli import SentenceEncoder
 from sentcli.model import encoding
 from tests.bulk.outputs import manifest_of, message_of, vectors_of
 from tests.conftest import WORDS as VOCABULARY
+from tests.tolerance import VECTORS
 
 WORDS = [word for word in VOCABULARY if word.isalpha()]
 LONG = " ".join((WORDS * 3)[:75])  # pieces of 30, 30 and 15 words
@@ -74,7 +75,7 @@ def test_chunk_mean_is_the_mean_of_the_pieces_weighted_by_their_words(
         weights = np.array([[len(part.split())] for part in parts])
         mean = (encoder.encode(parts) * weights).sum(0) / weights.sum()
         expected.append(mean / np.linalg.norm(mean) if normalize else mean)
-    np.testing.assert_allclose(vectors_of(tmp_path / "v.npy"), np.array(expected), atol=2e-6)
+    np.testing.assert_allclose(vectors_of(tmp_path / "v.npy"), np.array(expected), atol=VECTORS)
 
 
 def test_the_python_library_has_the_same_choices(encoder):
@@ -90,7 +91,7 @@ def test_the_python_library_has_the_same_choices(encoder):
 def test_short_texts_beside_long_ones_keep_their_vectors(encoder):
     texts = ["a cat", LONG, "", "the dog sat", LONG[:-3], "a bird"]
     means, cut = encoder.encode(texts, on_long="chunk-mean"), encoder.encode(texts)
-    np.testing.assert_allclose(means[[0, 2, 3, 5]], cut[[0, 2, 3, 5]], atol=2e-6)
+    np.testing.assert_allclose(means[[0, 2, 3, 5]], cut[[0, 2, 3, 5]], atol=VECTORS)
 
 
 def test_pieces_find_their_texts_whatever_is_tokenised_together(encoder, monkeypatch):
@@ -98,7 +99,7 @@ def test_pieces_find_their_texts_whatever_is_tokenised_together(encoder, monkeyp
     texts = [f"{'cat ' * (25 + 11 * n % 70)}{n}" for n in range(100)]
     found = encoder.encode(texts, on_long="chunk-mean")
     for n in range(0, 100, 9):
-        np.testing.assert_allclose(found[n], encoder.encode([texts[n]], on_long="chunk-mean")[0], atol=2e-6)
+        np.testing.assert_allclose(found[n], encoder.encode([texts[n]], on_long="chunk-mean")[0], atol=VECTORS)
 
 
 def test_pieces_and_a_prompt_do_not_go_together(encode, write, tmp_path):

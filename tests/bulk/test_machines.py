@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.bulk.outputs import contents, manifest_of, message_of, rows_of, vectors_of
+from tests.tolerance import VECTORS
 
 TEXTS = [f"the cat {n} sat on {n % 7} mats" for n in range(23)] + ["", "a dog", "a dog"]
 SHARDS = ["--shard-rows", 4]
@@ -181,7 +182,7 @@ def test_rows_are_appended_and_their_ids_go_on(encode, source, whole, write, tmp
     assert before.items() <= shards_in(whole).items()
     encode("--check", whole)
     encode(more, "-o", tmp_path / "alone.npy", *SHARDS)
-    np.testing.assert_allclose(vectors_of(whole)[26:], vectors_of(tmp_path / "alone.npy"), atol=2e-6)
+    np.testing.assert_allclose(vectors_of(whole)[26:], vectors_of(tmp_path / "alone.npy"), atol=VECTORS)
     assert [group["rows"] for group in manifest_of(whole)["groups"]] == [26, 5]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sentcli.compression import as_int8
 from tests.bulk.outputs import contents, manifest_of, message_of, vectors_of
+from tests.tolerance import VECTORS
 
 FORMATS = ["v.npy", "v.parquet", "v.safetensors", "v.jsonl", "v"]
 TEXTS = [
@@ -81,7 +82,7 @@ def test_cut_vectors_are_unit_length_where_whole_ones_are(encode, source, tmp_pa
     encode(source, "-o", tmp_path / "v.npy", flag, "--truncate-dim", 8)
     first = np.load(tmp_path / "whole.npy")[:, :8]
     wanted = first / np.linalg.norm(first, axis=1, keepdims=True) if normalize else first
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=VECTORS)
 
 
 @pytest.mark.parametrize("width", [33, 1000])

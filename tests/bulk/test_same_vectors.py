@@ -14,6 +14,7 @@ from sentcli.bulk.engine import open_processes, open_thread
 from sentcli.io.readers import ReadOptions
 from sentcli.model.options import LoadOptions
 from tests.bulk.outputs import rows_of, vectors_of
+from tests.tolerance import VECTORS
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 TEXT = st.one_of(
@@ -65,7 +66,7 @@ def test_vectors_are_those_of_the_library(
         encoder, read_inputs([str(source)], ReadOptions()), str(out), EncodeSettings(shard_rows=shard_rows)
     )
     expected, stats = encoder.encode_counted(texts)
-    np.testing.assert_allclose(vectors_of(out), expected, atol=2e-6)
+    np.testing.assert_allclose(vectors_of(out), expected, atol=VECTORS)
     assert summary.rows == summary.counts.rows == len(texts)
     assert summary.counts.empty == sum(not text.strip() for text in texts)
     if shard_rows >= len(texts):

@@ -10,6 +10,7 @@ from safetensors import safe_open
 import sentcli
 from sentcli import SentenceEncoder
 from tests.encoder import folders
+from tests.tolerance import VECTORS
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +71,7 @@ OPENVINO = {"backend": "openvino", "model_kwargs": {"ov_config": {"INFERENCE_PRE
 def test_sentence_transformers(over, options, which, consume, request):
     folder = request.getfixturevalue(which)
     vectors = consume("sentence_transformers_backend.py", over, folder, TEXTS, json.dumps(options))
-    np.testing.assert_allclose(vectors, expected(folder), atol=1e-5)
+    np.testing.assert_allclose(vectors, expected(folder), atol=VECTORS)
 
 
 def test_sentence_transformers_takes_the_graph_in_int8(consume, hub):
@@ -87,7 +88,7 @@ def test_programs_that_take_the_first_output(program, which, consume, request):
     vectors, wanted = consume(program, "light", folder, TEXTS, "onnx/model.onnx"), expected(folder)
     if program == "with_light_embed.py":  # which normalises by itself
         wanted = unit(wanted)
-    np.testing.assert_allclose(vectors, wanted, atol=1e-5)
+    np.testing.assert_allclose(vectors, wanted, atol=VECTORS)
 
 
 def test_txtai_takes_a_graph_with_one_output(consume, tmp_path, invoke):
@@ -111,7 +112,7 @@ def test_transformers_js(which, pooling, node, tmp_path, request):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     wanted = unit(expected(folder, short))
-    np.testing.assert_allclose(np.array(json.loads((tmp_path / "out.json").read_text())), wanted, atol=1e-5)
+    np.testing.assert_allclose(np.array(json.loads((tmp_path / "out.json").read_text())), wanted, atol=VECTORS)
 
 
 def test_transformers_js_takes_the_graph_in_int8(node, hub, tmp_path):
@@ -135,7 +136,7 @@ def test_model2vec_opens_static_embeddings(tmp_path):
     texts = ["the cat sat on the mat", "a dog", "the house near the river"]
     vectors = StaticModel.from_pretrained(tmp_path / "saved").encode(texts)
     wanted = expected(tmp_path / "saved", texts)
-    np.testing.assert_allclose(vectors, wanted, atol=1e-5)
+    np.testing.assert_allclose(vectors, wanted, atol=VECTORS)
     np.testing.assert_allclose(
         SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(texts), wanted, atol=1e-5
     )

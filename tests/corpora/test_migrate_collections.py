@@ -8,6 +8,7 @@ import pytest
 from sentcli.corpora.collection_move import CollectionMove
 from tests.conftest import save_backbone
 from tests.forked import Forked
+from tests.tolerance import Near
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
@@ -51,7 +52,7 @@ def hits(invoke, place, *options):
     address, collection = place
     ask = ("retrieve", "--corpus", address, *collection, "--query", "the cat ran", "--json", "-", *TORCH, *options)
     found = json.loads(invoke(*ask, check=0).stdout)["results"][0]["hits"]
-    return [(hit["id"], round(hit["score"], 5)) for hit in found]
+    return [(hit["id"], Near(hit["score"])) for hit in found]
 
 
 def index(invoke, corpus, place, model, *options):

@@ -12,6 +12,7 @@ from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS, edit
+from tests.tolerance import VECTORS
 
 OTHERS = {
     "mean+max": lambda folder: None,
@@ -53,7 +54,7 @@ def test_an_export_in_the_cache_depends_on_nothing_that_ran_before(name, order, 
     two = pair(tmp_path, name)
     for number in order:
         found = SentenceEncoder.load(two[number], backend="onnx").encode(TEXTS)
-        np.testing.assert_allclose(found, expected_of(two[number]), atol=1e-5)
+        np.testing.assert_allclose(found, expected_of(two[number]), atol=VECTORS)
 
 
 @pytest.mark.slow

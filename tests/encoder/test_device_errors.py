@@ -11,6 +11,7 @@ import torch
 from sentcli import SentenceEncoder, devices, machine
 from sentcli.errors import DeviceMemoryError, InputError, SentcliError
 from sentcli.model.torch_backend import TorchBackend
+from tests.tolerance import VECTORS
 
 TEXTS = ["the cat sat", "a dog", "the small red fish swam under the old tree"] * 5
 CUDA = torch.device("cuda")
@@ -162,7 +163,7 @@ def test_onnxruntime_on_a_gpu_gets_its_inputs_there_and_keeps_its_notes(runtime,
     expected = SentenceEncoder.load(minilm, backend="torch", device="cpu").encode(TEXTS)
     encoder = SentenceEncoder.load(minilm, backend="onnx", device=device)
     assert encoder.backend.device == device
-    np.testing.assert_allclose(encoder.encode(TEXTS, batch_tokens=40), expected, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS, batch_tokens=40), expected, atol=VECTORS)
     number = int(device.partition(":")[2] or 0)
     assert Session.places and all(places == {("cuda", number)} for places in Session.places)
     assert runtime and min(runtime) >= 3, "warnings are not written"
@@ -174,7 +175,7 @@ def test_onnxruntime_with_too_little_memory_gets_smaller_batches(runtime, minilm
     encoder = SentenceEncoder.load(minilm, backend="onnx", device="cuda")
     expected = encoder.encode(TEXTS)
     monkeypatch.setattr(Session, "memory", 30)
-    np.testing.assert_allclose(encoder.encode_distinct(TEXTS, batch_tokens=100).vectors, expected, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode_distinct(TEXTS, batch_tokens=100).vectors, expected, atol=VECTORS)
     monkeypatch.setattr(Session, "memory", 2)
     with pytest.raises(SentcliError, match=r"cuda has too little memory.*25 tokens.*--batch-tokens"):
         encoder.encode(TEXTS, batch_tokens=100)

@@ -8,6 +8,7 @@ from sentcli import SentenceEncoder
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.model.spec import POOLINGS
 from tests.encoder import folders
+from tests.tolerance import VECTORS
 
 LIMIT = 0.999999
 
@@ -32,7 +33,7 @@ def test_saved_folder_opens_in_sentence_transformers_with_equal_vectors(model, p
     again = SentenceEncoder.load(tmp_path / "saved")
     assert again.spec.pooling == pooling
     assert again.describe() == encoder.describe()
-    np.testing.assert_allclose(again.encode(sentences, batch_tokens=50), vectors, atol=2e-6)
+    np.testing.assert_allclose(again.encode(sentences, batch_tokens=50), vectors, atol=VECTORS)
 
 
 @pytest.mark.parametrize("budget", [1, 40, 200, 100_000])
@@ -93,7 +94,7 @@ def test_truncated_texts_are_counted(tiny_bert):
     _, stats = encoder.encode_counted(["the " * 30, "the " * 35, "the " * 35, "cat"])
     assert (stats.truncated, stats.tokens_lost) == (1, 5)
     short = SentenceEncoder.load(tiny_bert, max_length=8)
-    np.testing.assert_allclose(short.encode(["the " * 30])[0], short.encode(["the " * 6])[0], atol=1e-6)
+    np.testing.assert_allclose(short.encode(["the " * 30])[0], short.encode(["the " * 6])[0], atol=VECTORS)
 
 
 def test_more_tokens_than_positions_is_refused(tiny_bert, tiny_roberta):
@@ -218,8 +219,8 @@ def test_similarity_is_that_of_sentence_transformers(tiny_bert):
     expected = reference.similarity(reference.encode(first), reference.encode(second)).numpy()
     found = encoder.similarity(first, second)
     assert (found.shape, found.dtype) == ((2, 3), np.float32)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(encoder.similarity(encoder.encode(first) * 7, second), expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
+    np.testing.assert_allclose(encoder.similarity(encoder.encode(first) * 7, second), expected, atol=VECTORS)
     assert encoder.similarity(np.zeros((1, 32)), second).tolist() == [[0, 0, 0]]
     with pytest.raises(TypeError, match="a list of sentences"):
         encoder.similarity("the cat", second)

@@ -18,6 +18,7 @@ from sentcli.model.flat import flat_of
 from sentcli.model.flat_attention import FlatInputs, FlatLayout, Reach, text_by_text
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
+from tests.tolerance import VECTORS
 
 
 def load(folder, kernel=text_by_text, **options):
@@ -86,14 +87,14 @@ def test_the_reference_model(minilm):
     texts = ["the cat sat on the mat", "", "why " * 400, "dog"]
     flat = load(minilm)
     assert flat.backend.batches == "flat"
-    np.testing.assert_allclose(flat.encode(texts), padded_vectors(flat, texts), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(flat.encode(texts), padded_vectors(flat, texts), rtol=0, atol=VECTORS)
 
 
 def test_texts_without_tokens_are_padded(tmp_path):
     folder = folders.make(tmp_path / "st", "lasttoken", kind="llama")
     flat, texts = load(folder), ["", "the cat sat", ""]
     flat.tokenizer.backend.post_processor = None
-    np.testing.assert_allclose(flat.encode(texts), padded_vectors(flat, texts), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(flat.encode(texts), padded_vectors(flat, texts), rtol=0, atol=VECTORS)
 
 
 def test_a_model_that_does_not_pass_the_trial_runs_padded_batches_and_says_so(tmp_path, monkeypatch):
@@ -102,7 +103,7 @@ def test_a_model_that_does_not_pass_the_trial_runs_padded_batches_and_says_so(tm
     notes = []
     encoder = load(folder, notice=notes.append)
     assert encoder.backend.batches == "padded" and any("cosine" in note for note in notes)
-    np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=VECTORS)
 
 
 def test_heads_that_flash_attention_does_not_compute_run_padded_batches(tmp_path):
@@ -111,7 +112,7 @@ def test_heads_that_flash_attention_does_not_compute_run_padded_batches(tmp_path
     notes = []
     encoder = load(folder, flat_attention.by_flash_attention, notice=notes.append)
     assert encoder.backend.batches == "padded" and any("heads of 4 dimensions" in note for note in notes)
-    np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=VECTORS)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_batches_are_begun_before_the_first_is_waited_for(tmp_path):
 
     encoder.backend.start, encoder.backend.streams = start, 4
     vectors = encoder.encode_distinct(TEXTS * 20, batch_tokens=64).vectors
-    np.testing.assert_allclose(vectors, np.tile(expected[: len(TEXTS)], (20, 1)), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(vectors, np.tile(expected[: len(TEXTS)], (20, 1)), rtol=0, atol=VECTORS)
     assert log[:8] == ["begun"] * 8 and log.count("begun") == log.count("waited") > 20
     open_at = np.cumsum([1 if entry == "begun" else -1 for entry in log])
     assert open_at.max() <= 9

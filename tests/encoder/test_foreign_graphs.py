@@ -15,6 +15,7 @@ from sentcli.model.identity import cache_key
 from sentcli.model.options import LoadOptions
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
+from tests.tolerance import VECTORS
 
 MODULES = ("mean", "cls", "max", "lasttoken", "mean_sqrt_len_tokens", "weightedmean", "normalize-twice", "dense-GELU",
            "normalize-tokens", "dense-tokens", "mean+max")  # fmt: skip
@@ -48,8 +49,8 @@ def test_the_graph_is_pooled_as_the_folder_says(modules, tmp_path):
     encoder = SentenceEncoder.load(str(folder))
     assert encoder.backend.name == "onnx"
     wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(encoder.encode(TEXTS), wanted, atol=1e-5)
-    np.testing.assert_allclose(pickle.loads(pickle.dumps(encoder)).encode(TEXTS), wanted, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS), wanted, atol=VECTORS)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(encoder)).encode(TEXTS), wanted, atol=VECTORS)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_other_names_of_files_and_outputs(file, output, tmp_path):
     for each in (source, folder):  # a setting of the whole model, of which no graph of others knows
         folders.SETTINGS["truncated"](each)
     wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(SentenceEncoder.load(str(folder)).encode(TEXTS), wanted, atol=1e-5)
+    np.testing.assert_allclose(SentenceEncoder.load(str(folder)).encode(TEXTS), wanted, atol=VECTORS)
 
 
 def test_a_prompt_is_left_out_of_the_pooling_where_the_folder_says_so(tmp_path):
@@ -72,7 +73,7 @@ def test_a_prompt_is_left_out_of_the_pooling_where_the_folder_says_so(tmp_path):
     for each in (source, folder):
         folders.edit(each, "1_Pooling/config.json", include_prompt=False)
     wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS, prompt="the cat ")
-    np.testing.assert_allclose(SentenceEncoder.load(str(folder)).encode(TEXTS, prompt="the cat "), wanted, atol=1e-5)
+    np.testing.assert_allclose(SentenceEncoder.load(str(folder)).encode(TEXTS, prompt="the cat "), wanted, atol=VECTORS)
 
 
 def test_openvino_runs_such_a_graph(tmp_path):
@@ -100,7 +101,7 @@ def test_a_folder_that_does_not_say_how_to_pool_asks_for_it(tmp_path, invoke):
     with pytest.raises(InputError, match="--pooling"):
         SentenceEncoder.load(str(folder))
     wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(SentenceEncoder.load(str(folder), pooling="mean").encode(TEXTS), wanted, atol=1e-5)
+    np.testing.assert_allclose(SentenceEncoder.load(str(folder), pooling="mean").encode(TEXTS), wanted, atol=VECTORS)
     (tmp_path / "in.txt").write_text("the cat\n")
     call = ["encode", tmp_path / "in.txt", "-o", tmp_path / "v.npy", "-m", folder]
     assert "--pooling" in invoke(*call, check=2).stderr
@@ -120,7 +121,7 @@ def test_graphs_of_a_folder_with_weights_are_left_alone(tmp_path):
     folder = strip(folders.make(tmp_path / "other", "max"), tmp_path / "foreign")
     shutil.copytree(folder / "onnx", source / "onnx")
     wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(SentenceEncoder.load(str(source), backend="onnx").encode(TEXTS), wanted, atol=1e-5)
+    np.testing.assert_allclose(SentenceEncoder.load(str(source), backend="onnx").encode(TEXTS), wanted, atol=VECTORS)
 
 
 @pytest.mark.parametrize(("name", "said"), [("model.Q4_K_M.gguf", "gguf"), ("onnx/model_q4.onnx", "model_q4.onnx")])
@@ -267,7 +268,7 @@ def test_texts_are_not_padded_where_that_moves_their_vectors(stripped, tmp_path)
     folder = edited(stripped, tmp_path / "edited", padding_counts)
     encoder = SentenceEncoder.load(str(folder))
     alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
-    np.testing.assert_allclose(encoder.encode(TEXTS), alone, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS), alone, atol=VECTORS)
     pytest.importorskip("openvino")
     with pytest.raises(InputError, match="padding"):
         SentenceEncoder.load(str(folder), backend="openvino")
@@ -279,4 +280,4 @@ def test_openvino_finds_an_output_of_several_names(stripped, tmp_path):
     folder = edited(stripped, tmp_path / "edited", lambda graph: behind(graph, same))
     wanted = SentenceEncoder.load(str(stripped)).encode(TEXTS)
     found = SentenceEncoder.load(str(folder), backend="openvino").encode(TEXTS)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(found, wanted, atol=VECTORS)

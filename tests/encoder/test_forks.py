@@ -13,6 +13,7 @@ import torch
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.model import forking
+from tests.tolerance import VECTORS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
 TEXTS = [f"the cat {'sat on the mat ' * (number % 9)}" for number in range(300)]
@@ -68,13 +69,13 @@ def test_a_forked_child_encodes_or_says_how_it_can(backend, warm, tiny_bert, thr
     if backend == "openvino":
         assert "spawn" in found and "onnx" in found
     else:
-        np.testing.assert_allclose(found, encoder.encode(TEXTS), atol=1e-5)
+        np.testing.assert_allclose(found, encoder.encode(TEXTS), atol=VECTORS)
 
 
 def test_a_child_loads_an_encoder_of_its_own(tiny_bert, threads):
     expected = SentenceEncoder.load(tiny_bert, backend="torch", device="cpu").encode(TEXTS)
     found = in_child(lambda: SentenceEncoder.load(tiny_bert, backend="torch", device="cpu").encode(TEXTS))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
 def test_a_child_searches(threads):

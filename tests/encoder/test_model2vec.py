@@ -8,6 +8,7 @@ from model2vec import StaticModel
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from sentcli import SentenceEncoder
+from tests.tolerance import VECTORS
 
 WORDS = ["[UNK]", "the", "cat", "dog", "sat", "on", "mat"]
 TEXTS = ["the cat sat", "the zebra sat", "zebra", "", "the cat " * 700, "on the mat dog zebra dog"]
@@ -35,18 +36,18 @@ def test_vectors_are_those_of_model2vec(normalize, length, tmp_path):
     expected = of_peer(folder)
     notes = []
     encoder = SentenceEncoder.load(folder, notice=notes.append)
-    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=VECTORS)
     assert any("model2vec" in note for note in notes)
     encoder.save(tmp_path / "saved")
-    np.testing.assert_allclose(of_peer(tmp_path / "saved"), expected, atol=1e-6)
-    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "saved").encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(of_peer(tmp_path / "saved"), expected, atol=VECTORS)
+    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "saved").encode(TEXTS), expected, atol=VECTORS)
 
 
 def test_a_folder_without_modules_is_read_as_well(tmp_path):
     folder = make(tmp_path / "m2v")
     (folder / "modules.json").unlink()
     expected = of_peer(folder)
-    np.testing.assert_allclose(SentenceEncoder.load(folder).encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(SentenceEncoder.load(folder).encode(TEXTS), expected, atol=VECTORS)
 
 
 def test_its_settings_go_before_the_list_of_modules(tmp_path):
@@ -54,4 +55,4 @@ def test_its_settings_go_before_the_list_of_modules(tmp_path):
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**settings, "normalize": False}))
     expected = of_peer(folder)
-    np.testing.assert_allclose(SentenceEncoder.load(folder).encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(SentenceEncoder.load(folder).encode(TEXTS), expected, atol=VECTORS)

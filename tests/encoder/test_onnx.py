@@ -20,6 +20,7 @@ from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import file_digest
 from sentcli.onnx_export import making, publish
 from tests.conftest import save_backbone, save_cross_encoder
+from tests.tolerance import VECTORS
 
 LIMIT = 0.99999
 TEXTS = ["the cat sat on the mat", "a dog", "", "the " * 60, "a dog", "Ünïcödé 漢字 🙂", "the bird flew over the house"]
@@ -110,7 +111,7 @@ def test_an_exported_folder_encodes_without_torch(run, request, lines, tmp_path,
     assert json.loads(done.stdout)["protocol"]["backend"] == "onnx"
     found = np.load(tmp_path / name if name == "v.npy" else tmp_path / name / "vectors-00000.npy")
     assert cosines(found, expected).min() >= LIMIT
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
 def test_a_model_whose_export_is_in_the_cache_encodes_without_torch(
@@ -119,7 +120,7 @@ def test_a_model_whose_export_is_in_the_cache_encodes_without_torch(
     SentenceEncoder.load(tiny_bert, backend="onnx")
     done = run("encode", lines, "-o", tmp_path / "v.npy", "-m", tiny_bert, env=no_torch, check=0)
     assert "exporting" not in done.stderr
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=2e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=VECTORS)
 
 
 def test_torch_is_not_imported_even_where_it_is_installed(without_weights):
@@ -140,7 +141,7 @@ print({{"torch", "transformers", "onnx"}} & set(sys.modules))
 def test_vectors_equal_those_of_torch_in_batches_of_any_size(with_weights, expected, budget):
     found = SentenceEncoder.load(with_weights, backend="onnx").encode(TEXTS, batch_tokens=budget)
     assert cosines(found, expected).min() >= LIMIT
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
 @pytest.mark.parametrize("options", [{"on_long": "chunk-mean"}, {"prompt": "the small "}])
@@ -165,7 +166,7 @@ def test_an_encoder_that_runs_an_export_is_saved_whole(with_weights, expected, t
     encoder = SentenceEncoder.load(with_weights, backend="onnx")
     encoder.save(tmp_path / "saved")
     again = SentenceEncoder.load(tmp_path / "saved", backend="torch")
-    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=VECTORS)
 
 
 def test_an_encoder_without_weights_cannot_be_saved(without_weights, tmp_path):
@@ -303,7 +304,7 @@ def test_an_export_of_another_pooling_is_not_used(with_weights, tiny_bert, cache
     found = SentenceEncoder.load(with_weights, pooling="cls", backend=backend)
     assert (found.backend.name, found.spec.pooling) == ("onnx", "cls")
     wanted = SentenceEncoder.load(tiny_bert, pooling="cls", backend="torch").encode(TEXTS)
-    np.testing.assert_allclose(found.encode(TEXTS), wanted, atol=2e-6)
+    np.testing.assert_allclose(found.encode(TEXTS), wanted, atol=VECTORS)
 
 
 @pytest.mark.parametrize("options", [{"pooling": "cls"}, {"normalize": True}, {"precision": "int8"}])
@@ -319,7 +320,7 @@ def test_precision_and_normalisation_have_exports_of_their_own(tiny_bert, cache)
         assert found.backend.precision == options.get("precision", "fp32")
         assert cosines(found.encode(TEXTS), wanted.encode(TEXTS)).min() > 0.99
         lengths = np.linalg.norm(found.encode(TEXTS), axis=1)
-        assert np.allclose(lengths, 1, atol=1e-5) == ("normalize" in options)
+        assert np.allclose(lengths, 1, atol=VECTORS) == ("normalize" in options)
     assert len(exports_in(cache)) == 3
 
 
@@ -328,7 +329,7 @@ def test_a_shorter_maximum_length_needs_no_export_of_its_own(tiny_bert, cache):
     short = SentenceEncoder.load(tiny_bert, backend="onnx", max_length=8)
     assert len(exports_in(cache)) == 1
     wanted = SentenceEncoder.load(tiny_bert, backend="torch", max_length=8)
-    np.testing.assert_allclose(short.encode(TEXTS), wanted.encode(TEXTS), atol=2e-6)
+    np.testing.assert_allclose(short.encode(TEXTS), wanted.encode(TEXTS), atol=VECTORS)
     with pytest.raises(InputError, match=r"--max-length 41 .*40"):
         SentenceEncoder.load(tiny_bert, backend="onnx", max_length=41)
 
@@ -475,7 +476,7 @@ def test_a_gpu_that_is_not_there_is_an_error_unless_the_cpu_is_accepted(
     done = invoke(*call, "--allow-cpu-fallback", "--json", "-", check=0)
     assert "onnx on cpu, fp32" in done.stderr
     assert json.loads(done.stdout)["environment"]["device"] == "cpu"
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=2e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=VECTORS)
 
 
 @pytest.mark.parametrize("device", ["mps", "cuda:x", "tpu"])
@@ -693,7 +694,7 @@ def test_of_several_that_want_an_export_one_makes_it(tiny_bert, cache, expected,
     assert len(exports_in(cache)) == 1
     assert len(found) == 3
     for vectors in found:
-        np.testing.assert_allclose(vectors, expected, atol=2e-6)
+        np.testing.assert_allclose(vectors, expected, atol=VECTORS)
 
 
 @pytest.mark.slow
@@ -709,7 +710,7 @@ def test_two_processes_that_want_an_export_at_once_make_one(tiny_bert, lines, tm
     assert len(exports_in(cache)) == 1
     assert not list(cache.glob(".*.partial"))
     for n in range(2):
-        np.testing.assert_allclose(np.load(tmp_path / f"{n}.npy"), expected, atol=2e-6)
+        np.testing.assert_allclose(np.load(tmp_path / f"{n}.npy"), expected, atol=VECTORS)
 
 
 def kept_export(cache, name, size, used):
@@ -753,7 +754,7 @@ def test_an_export_that_someone_has_half_deleted_is_made_again(tiny_bert, cache,
     (cache / name / "export.json").unlink()
     found = SentenceEncoder.load(tiny_bert)
     assert found.backend.name == "onnx"
-    np.testing.assert_allclose(found.encode(TEXTS), expected, atol=2e-6)
+    np.testing.assert_allclose(found.encode(TEXTS), expected, atol=VECTORS)
 
 
 def test_another_half_deleted_export_does_not_matter(tiny_bert, cache):
@@ -766,7 +767,7 @@ def test_a_damaged_export_in_the_cache_is_made_again(tiny_bert, cache, expected)
     (name,) = exports_in(cache)
     (cache / name / "model.onnx").write_bytes(b"torn")
     found = SentenceEncoder.load(tiny_bert)
-    np.testing.assert_allclose(found.encode(TEXTS), expected, atol=2e-6)
+    np.testing.assert_allclose(found.encode(TEXTS), expected, atol=VECTORS)
 
 
 def test_architectures_that_are_written_are_those_that_auto_exports():

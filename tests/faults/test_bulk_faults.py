@@ -17,6 +17,7 @@ import pytest
 from sentcli import SentenceEncoder
 from tests.bulk.outputs import contents, manifest_of, message_of, rows_of, vectors_of
 from tests.conftest import heed_ctrl_c
+from tests.tolerance import VECTORS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")
 
@@ -175,7 +176,7 @@ def test_a_row_of_5_mb_is_a_row_like_any_other(encode, encoder, tmp_path):
     lost = re.search(r"1 rows .*\b32 tokens .*\b(\d+) tokens", message_of(done))
     assert int(lost[1]) == pytest.approx(1379970, rel=1e-3), "estimated, for it is cut before it is tokenised"
     expected = encoder.encode(["a dog", "the cat sat on the mat " * 5, "a bird"])
-    np.testing.assert_allclose(vectors_of(tmp_path / "v"), expected, atol=2e-6)
+    np.testing.assert_allclose(vectors_of(tmp_path / "v"), expected, atol=VECTORS)
     assert [row["text"] for row in rows_of(tmp_path / "v", "text")] == ["a dog", long, "a bird"]
 
 
@@ -198,7 +199,7 @@ def test_10_000_empty_rows_are_encoded_once_and_counted(encode, encoder, tmp_pat
     assert {key: results[key] for key in counts} == counts
     found = vectors_of(out)
     np.testing.assert_array_equal(found[:-1], np.tile(found[0], (9_999, 1)))
-    np.testing.assert_allclose(found[[0, -1]], encoder.encode(["", "a cat"]), atol=2e-6)
+    np.testing.assert_allclose(found[[0, -1]], encoder.encode(["", "a cat"]), atol=VECTORS)
     assert rows_of(out, "id", "text")[9_998:] == [{"id": "9998", "text": ""}, {"id": "9999", "text": "a cat"}]
 
 
@@ -215,7 +216,7 @@ def test_control_characters_go_through_unchanged(encode, encoder, tmp_path, name
     else:
         rows = rows_of(out) if name == "v" else pq.read_table(out).to_pylist()
     assert [(row["text"], row["note"]) for row in rows] == [(text, text) for text in CONTROLS]
-    np.testing.assert_allclose(vectors_of(out), encoder.encode(CONTROLS), atol=2e-6)
+    np.testing.assert_allclose(vectors_of(out), encoder.encode(CONTROLS), atol=VECTORS)
 
 
 def test_control_characters_do_not_reach_the_terminal(encode, tmp_path):
@@ -233,7 +234,9 @@ def test_lone_surrogates_become_the_replacement_character(encode, encoder, tmp_p
     assert manifest_of(out)["counts"]["duplicates"] == 1
     found = vectors_of(out)
     np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_allclose(found, encoder.encode(["a \ud800 cat", "a \ufffd cat", "a \U0001f642 cat"]), atol=2e-6)
+    np.testing.assert_allclose(
+        found, encoder.encode(["a \ud800 cat", "a \ufffd cat", "a \U0001f642 cat"]), atol=VECTORS
+    )
 
 
 def test_line_breaks_inside_csv_fields_are_part_of_a_text(encode, encoder, tmp_path):
@@ -243,7 +246,7 @@ def test_line_breaks_inside_csv_fields_are_part_of_a_text(encode, encoder, tmp_p
     source.write_bytes(("id,text\n" + "".join(f"r{n},{text}\n" for n, text in enumerate(quoted))).encode())
     encode(source, "-o", out, "--shard-rows", 2)
     assert rows_of(out, "id", "text") == [{"id": f"r{n}", "text": text} for n, text in enumerate(texts)]
-    np.testing.assert_allclose(vectors_of(out), encoder.encode(texts), atol=2e-6)
+    np.testing.assert_allclose(vectors_of(out), encoder.encode(texts), atol=VECTORS)
     assert manifest_of(out)["counts"]["empty"] == 2
 
 
@@ -279,7 +282,7 @@ def test_nulls_of_a_parquet_file_are_empty_texts_or_left_out(
     assert [(row["id"], row["text"], row["n"]) for row in rows] == [
         (f"r{name}", text, number) for name, text, number in zip(ids, texts, numbers, strict=True)
     ]
-    np.testing.assert_allclose(vectors_of(out), encoder.encode(texts), atol=2e-6)
+    np.testing.assert_allclose(vectors_of(out), encoder.encode(texts), atol=VECTORS)
     results = json.loads(done.stdout)["results"]
     assert (results["rows"], results["empty"], results["rows_skipped"]) == (len(texts), empty, skipped)
     encode(nulls, "-o", out, "--on-null", on_null, *shards, "--resume")

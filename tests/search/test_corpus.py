@@ -21,6 +21,7 @@ from sentcli.search.options import SEARCH_MODES, CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus
+from tests.tolerance import Near
 
 ANIMALS = ["cat", "dog", "bird", "fish"]
 TEXTS = [f"the {animal} sat {where} the {place}"
@@ -185,7 +186,7 @@ def test_a_retrieval_set_is_searched_as_a_file_of_its_documents(tmp_path, encode
             corpus = corpus if condition is None else selected(corpus, condition)
             ready, facts = corpus.prepare(options, encoder)
             lists = [
-                [(hit.row.id, round(hit.score, 4)) for hits in search(ready, way, QUERIES, vectors, 5) for hit in hits]
+                [(hit.row.id, Near(hit.score)) for hits in search(ready, way, QUERIES, vectors, 5) for hit in hits]
                 for way in ("dense", "bm25", "rrf")
             ]
             found.append((len(corpus), sorted(corpus.counts("id")), corpus.documents(["r3"]), lists, facts))

@@ -12,6 +12,7 @@ import pytest
 from sentcli import SentenceEncoder
 from sentcli.io.dataset import read_manifest
 from sentcli.io.places import Place
+from tests.tolerance import Near
 
 TEXTS = [
     f"the {thing} sat near the {place}" for thing in ("cat", "dog", "bird") for place in ("house", "river", "tree")
@@ -66,7 +67,7 @@ def hits(invoke, model):
         if check:
             return result.stderr
         found = json.loads(result.stdout)["results"][0]["hits"]
-        return [(hit["id"], round(hit["score"], 4)) for hit in found], result.stderr, found
+        return [(hit["id"], Near(hit["score"])) for hit in found], result.stderr, found
 
     return find
 

@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from tests.tolerance import Near
+
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
 WORDS = "the a cat dog bird fish sat ran flew swam on under mat house river tree".split()
@@ -46,7 +48,7 @@ def hits(invoke, folder, model, *options):
     queries = [argument for word in WORDS[2:8] for argument in ("--query", f"the {word} on the mat")]
     ask = ("retrieve", "--corpus", folder, *model, *queries, "--json", "-", *options)
     results = json.loads(invoke(*ask, check=0).stdout)["results"]
-    return [[(hit["id"], round(hit["score"], 5)) for hit in result["hits"]] for result in results]
+    return [[(hit["id"], Near(hit["score"])) for hit in result["hits"]] for result in results]
 
 
 @pytest.mark.parametrize("kinds", [("flat",), ("hnsw",), ("ivf", "bm25"), ("IVF8,PQ4x4", "hnsw", "bm25")])

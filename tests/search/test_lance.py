@@ -25,6 +25,7 @@ from sentcli.search.collection_record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
 from sentcli.search.lance import LanceCollection, schema_of
 from sentcli.search.lance_filter import filter_of
+from tests.tolerance import Near
 
 IDS = [row["_id"] for row in ROWS]
 
@@ -65,7 +66,7 @@ def find(invoke, place, tiny_bert):
         asked += ["-m", tiny_bert] if model else []
         done = invoke("retrieve", "--corpus", corpus or place, *asked, *options, "--json", "-", check=0)
         results = json.loads(done.stdout)["results"]
-        return [[(hit["id"], round(hit["score"], 5)) for hit in result["hits"]] for result in results]
+        return [[(hit["id"], Near(hit["score"])) for hit in result["hits"]] for result in results]
 
     return call
 

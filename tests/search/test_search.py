@@ -19,6 +19,7 @@ from sentcli.search.exact import unit_length
 from sentcli.search.neighbours import Neighbours, merge
 from sentcli.search.searcher import build
 from tests.search.conftest import clustered
+from tests.tolerance import Near
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
@@ -144,7 +145,7 @@ def folder(corpus, tmp_path, invoke, tiny_bert):
 def hits(result):
     """The hits of every query in --json -, scores rounded."""
     return [
-        [(hit["rank"], hit["id"], round(hit["score"], 4), hit["text"]) for hit in answer["hits"]]
+        [(hit["rank"], hit["id"], Near(hit["score"]), hit["text"]) for hit in answer["hits"]]
         for answer in json.loads(result.stdout)["results"]
     ]
 
@@ -208,7 +209,7 @@ def test_a_file_under_a_condition_encodes_only_the_rows_that_meet_it(invoke, tmp
     everything = hits(invoke(*asked, check=0))  # vectors that the cache has are not made again
     assert {text for text in encoded if tmp_path.name in text} == {rows[i]["text"] for i in (0, 2, 3)}
     scores = {hit[1]: hit[2] for hit in everything[0]}
-    assert all(scores[hit[1]] == pytest.approx(hit[2], abs=2e-4) for hit in found[0])
+    assert all(scores[hit[1]] == hit[2] for hit in found[0])
 
 
 def test_at_a_terminal_queries_are_asked_for(folder, tiny_bert):

@@ -8,6 +8,7 @@ import pytest
 from sentcli import SentenceEncoder
 from tests.conftest import save_backbone
 from tests.encoder import folders
+from tests.tolerance import VECTORS
 from tests.training.test_teachers import refused, teacher, terms, train  # noqa: F401 - fixtures
 
 TEXTS = ["the cat sat on a mat", "The Red house", "a dog. a dog, a bird!", "one tree " * 40, "the"]
@@ -26,10 +27,12 @@ def test_the_folder_opens_in_three_packages(train, teacher, tmp_path):  # noqa: 
     vectors = encoder.encode(TEXTS)
     assert encoder.backend.name == "numpy"
     theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(vectors, theirs, atol=1e-6)
+    np.testing.assert_allclose(vectors, theirs, atol=VECTORS)
     peer = model2vec.StaticModel.from_pretrained(tmp_path / "m")
-    np.testing.assert_allclose(vectors, peer.encode(TEXTS), atol=1e-5)
-    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m", backend="torch").encode(TEXTS), vectors, atol=1e-6)
+    np.testing.assert_allclose(vectors, peer.encode(TEXTS), atol=VECTORS)
+    np.testing.assert_allclose(
+        SentenceEncoder.load(tmp_path / "m", backend="torch").encode(TEXTS), vectors, atol=VECTORS
+    )
 
 
 @pytest.mark.parametrize("kind", ["roberta", "word-level", "unigram"])
@@ -44,7 +47,7 @@ def test_other_tokenizers(train, tmp_path, kind):  # noqa: F811
         name = folders.make(tmp_path / "teacher")
     static(train, name)
     theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m").encode(TEXTS), theirs, atol=1e-6)
+    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m").encode(TEXTS), theirs, atol=VECTORS)
 
 
 def unigram_teacher(folder):

@@ -17,6 +17,7 @@ import sentcli
 from sentcli import SentenceEncoder
 from sentcli.cli.app import Sentcli, app
 from sentcli.errors import InputError
+from tests.tolerance import VECTORS
 
 
 @pytest.mark.parametrize("name", sentcli.VERBS)
@@ -220,7 +221,7 @@ def test_encode_without_an_output_has_the_rows_and_their_vectors_in_its_frame(ti
     result = sentcli.encode(pandas.DataFrame(TABLE), model=str(tiny_bert), quiet=True)
     assert list(result.frame["year"]) == TABLE["year"] and list(result.frame["text"]) == TABLE["text"]
     expected = SentenceEncoder.load(str(tiny_bert)).encode(TABLE["text"])
-    np.testing.assert_allclose(np.stack(result.frame["embedding"]), expected, atol=1e-5)
+    np.testing.assert_allclose(np.stack(result.frame["embedding"]), expected, atol=VECTORS)
     assert result.to_dict()["results"]["output"] is None
 
 
