@@ -41,10 +41,7 @@ def without_secrets(text: str, *, of_host: bool = False) -> str:
         text: whole: what was cut before may hold a part of a secret.
         of_host: the text comes from a host, which may quote a short key as well; elsewhere a word is a word.
     """
-    long, short = _known()
-    if not of_host:
-        short = set()
-    pattern = _pattern(frozenset(long), frozenset(_sent), frozenset(short))
+    pattern = _secrets(of_host=of_host)
     if pattern is None:
         return text
     return pattern.sub(MARK, text)
@@ -52,15 +49,31 @@ def without_secrets(text: str, *, of_host: bool = False) -> str:
 
 def value_without_secrets(value: Any) -> Any:
     """Return a value of JSON whose texts and names have no secrets of `SHORT` or more characters."""
+    pattern = _secrets(of_host=False)
+    if pattern is None:
+        return value
+    return _cleaned(value, pattern)
+
+
+def _cleaned(value: Any, pattern: re.Pattern[str]) -> Any:
+    """Return a value of JSON with `MARK` in place of what the pattern finds in its texts and names."""
     if isinstance(value, str):
-        return without_secrets(value)
+        return pattern.sub(MARK, value)
     if isinstance(value, dict):
-        return {value_without_secrets(key): value_without_secrets(item) for key, item in value.items()}
+        return {_cleaned(key, pattern): _cleaned(item, pattern) for key, item in value.items()}
     if isinstance(value, list | tuple):
         if all(isinstance(item, float) for item in value):  # a vector
             return value
-        return [value_without_secrets(item) for item in value]
+        return [_cleaned(item, pattern) for item in value]
     return value
+
+
+def _secrets(*, of_host: bool) -> re.Pattern[str] | None:
+    """Return what finds the secrets that are known now; None if there are none."""
+    long, short = _known()
+    if not of_host:
+        short = set()
+    return _pattern(frozenset(long), frozenset(_sent), frozenset(short))
 
 
 def _known() -> tuple[set[str], set[str]]:
