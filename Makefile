@@ -26,8 +26,9 @@ demo: install
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not gpu" -n auto --maxprocesses 4 --dist worksteal
 
+# the long tests, and all examples of the properties of which `make test` draws a part
 test-slow: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "(slow or hypothesis) and not gpu" --hypothesis-profile deep -n auto --maxprocesses 4 --dist worksteal
 
 # the lower bounds of pyproject.toml are true: uv reaches them, and they give what constraints.txt gives
 test-oldest: install

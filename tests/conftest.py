@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import tests.examples  # noqa: F401 - registers the profiles of hypothesis before one is chosen
 from tests.forked import leave_writing_to_the_system
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

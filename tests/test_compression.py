@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentcli.compression import Compression, as_int8
 from sentcli.errors import InputError
+from tests.examples import examples
 
 FINITE = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 VECTORS = hnp.arrays(np.float32, st.tuples(st.integers(1, 12), st.integers(1, 20)), elements=FINITE)
@@ -24,7 +25,7 @@ def sample():
 # Fewer bits
 
 
-@settings(deadline=None)
+@examples(100)
 @given(VECTORS)
 def test_int8_keeps_the_direction(vectors):
     found = as_int8(vectors)
@@ -49,7 +50,7 @@ def test_binary_packs_the_signs_eight_to_a_byte():
     ]
 
 
-@settings(deadline=None)
+@examples(100)
 @given(vectors=VECTORS, kind=st.sampled_from(["float32", "float16", "int8", "binary"]), keep=st.integers(1, 20))
 def test_what_is_written_has_the_shape_and_type_that_were_announced(vectors, kind, keep):
     keep = min(keep, vectors.shape[1])

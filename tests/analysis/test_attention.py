@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.analysis.attention import trees
@@ -23,6 +23,7 @@ from sentcli.analysis.attention.pairs import (
 from sentcli.analysis.attention.views import DropoutViews, by_head, slices_of
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
+from tests.examples import examples
 
 TEXTS = ["the cat sat", "a dog ran on the mat", "the old man eats fish", "a bird flew over the house", "the cat sees"]
 
@@ -183,7 +184,7 @@ def test_unequal_trees_are_found_where_the_drawn_negatives_have_equal_ones(views
         assert np.isfinite(found.centroid("unequal")).all()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(3, 5)), max_size=12))
 def test_pairs_of_trees_are_all_pairs(texts):
     lines, lengths = [tree for tree, _ in texts], [length for _, length in texts]

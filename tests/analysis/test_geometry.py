@@ -2,20 +2,21 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.analysis import directions, uniformity
 from sentcli.analysis.geometry import measures
 from sentcli.analysis.geometry.measures import hubness
 from sentcli.evaluation.pair_geometry import all_pairs
+from tests.examples import examples
 
 
 def normal(rows, dimension, seed=0):
     return np.random.default_rng(seed).normal(size=(rows, dimension)).astype(np.float32)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(rows=st.integers(2, 40), dimension=st.integers(1, 9), zeros=st.integers(0, 2), seed=st.integers(0, 99))
 def test_anisotropy_is_the_mean_cosine_of_all_pairs(rows, dimension, zeros, seed):
     from sklearn.metrics.pairwise import cosine_similarity

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.analysis import neighbours
@@ -14,6 +14,7 @@ from sentcli.analysis.map.whitening import Whitening
 from sentcli.analysis.similarity import gold
 from sentcli.errors import InputError
 from sentcli.evaluation.pair_geometry import all_pairs
+from tests.examples import examples
 
 
 def normal(rows, dimension, seed=0):
@@ -42,7 +43,7 @@ def test_nearest_are_those_of_scikit_learn_in_order(rows, k, block, monkeypatch)
     np.testing.assert_allclose(found.cosines, 1 - distances, atol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(rows=st.integers(2, 15), k=st.integers(1, 6), seed=st.integers(0, 99))
 def test_shared_counts_the_intersection_of_every_row(rows, k, seed):
     rng = np.random.default_rng(seed)
@@ -232,7 +233,7 @@ def test_a_bin_has_its_lower_end_and_the_last_both():
     assert np.isnan([found["deviation"][1], found["mean"][2]]).all()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 5)), min_size=2, max_size=30))
 def test_every_pair_is_in_one_bin_and_differences_cancel(pairs):
     cosines, scores = np.array(pairs, float).T

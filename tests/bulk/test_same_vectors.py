@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sentcli.bulk import EncodeSettings, encode_files, read_inputs
@@ -14,6 +14,7 @@ from sentcli.bulk.engine import open_processes, open_thread
 from sentcli.io.readers import ReadOptions
 from sentcli.model.options import LoadOptions
 from tests.bulk.outputs import rows_of, vectors_of
+from tests.examples import examples
 from tests.tolerance import VECTORS
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
@@ -23,9 +24,7 @@ TEXT = st.one_of(
     st.lists(st.sampled_from(["the", "cat", "sat", "on", "mat", "x1"]), max_size=50).map(" ".join),
 )
 TEXTS = st.lists(TEXT, min_size=1, max_size=40)
-many = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+many = examples(120)
 
 
 @pytest.fixture(scope="module")

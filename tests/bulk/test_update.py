@@ -6,9 +6,10 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.tolerance import VECTORS
 
 WORDS = "the a cat dog bird fish sat ran flew swam on under mat house river tree".split()
@@ -103,14 +104,14 @@ def check_history(steps, model, folder, invoke, *options):
     shutil.rmtree(out, ignore_errors=True)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20)
 @given(steps=histories())
 def test_a_history_of_updates_ends_as_a_fresh_directory(steps, model, tmp_path, invoke):
     check_history(steps, model, tmp_path, invoke)
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200)
 @given(
     steps=histories(),
     options=st.sampled_from(

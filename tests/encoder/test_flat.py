@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli import SentenceEncoder
@@ -18,6 +18,7 @@ from sentcli.model.flat import flat_of
 from sentcli.model.flat_attention import FlatInputs, FlatLayout, Reach, text_by_text
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
+from tests.examples import examples
 from tests.tolerance import VECTORS
 
 
@@ -138,7 +139,7 @@ def test_the_trial_reaches_beyond_a_window(kind, tmp_path):
     assert load(folder, without_window).backend.batches == "padded"
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     st.lists(st.integers(0, 60), min_size=1, max_size=40),
     st.integers(1, 200),
@@ -155,7 +156,7 @@ def test_flat_batches_hold_each_text_once_and_stay_within_the_budget(lengths, bu
         assert tokens > budget or padded > 4 * budget, "no batch has room left"
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.booleans())
 def test_padding_a_flat_batch_gives_the_padded_one(lengths, has_types):
     ids = [[10 * number + place for place in range(length)] for number, length in enumerate(lengths, 1)]

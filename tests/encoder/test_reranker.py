@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli import SentenceEncoder
@@ -14,6 +14,7 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.model.tokenizing import pair_text
 from sentcli.onnx_export import verify
 from tests.conftest import WORDS, save_cross_encoder
+from tests.examples import examples
 
 PAIRS = [
     ("the cat sat", "a dog ran over the house"),
@@ -93,7 +94,7 @@ def test_the_activation_is_the_folders(cross_encoder, tmp_path, values, backend)
 words = st.lists(st.sampled_from(WORDS[:30]), max_size=25).map(" ".join)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25)
 @given(st.lists(st.tuples(words, words), min_size=1, max_size=12), st.integers(1, 200))
 def test_a_score_depends_on_its_pair_alone(cross_encoder, pairs, budget):
     reranker = loaded(cross_encoder)

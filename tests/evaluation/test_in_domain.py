@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
@@ -20,6 +20,7 @@ from sentcli.evaluation.scores import ModelScores
 from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.labelled import LabelledTable
 from sentcli.io.sources import open_source
+from tests.examples import examples
 
 
 def table_of(pairs, positive=None):
@@ -68,7 +69,7 @@ VECTORS = {text: (i % 3 - 1, i // 3 - 1, 1 if i % 2 else -2) for i, text in enum
 PAIRS = st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.booleans()), min_size=2, max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(pairs=PAIRS, exclude=st.sampled_from(list(positives.EXCLUDED)), similarity=st.sampled_from(["cosine", "dot"]))
 def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
     table = table_of([pair[:2] for pair in pairs], [True, *(pair[2] for pair in pairs[1:])])

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
@@ -15,6 +15,7 @@ from sentcli.evaluation.retrieval_metrics import read_run, write_run
 from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores, average, average_replicates
+from tests.examples import examples
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
 
@@ -59,7 +60,7 @@ def test_metrics_equal_trec_eval(seed):
     assert ours == pytest.approx(expected, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(st.integers(0, 2**32), st.booleans(), st.sampled_from([7, 10, 1000]))
 def test_the_values_of_queries_have_the_scores_as_their_mean(seed, ties, top_k):
     run, qrels = random_run(seed, ties=ties)
@@ -155,7 +156,7 @@ def test_scores_are_restored_as_they_were():
 # Runs
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.integers(0, 2**32), st.booleans())
 def test_a_run_that_is_written_and_read_has_the_same_scores(tmp_path_factory, seed, ties):
     run, qrels = random_run(seed, ties=ties)

@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, permutation_test, spearmanr
 
 from sentcli.evaluation import score_json, significance
+from tests.examples import examples
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.integers(3, 40), st.integers(0, 2**32 - 1), st.booleans())
 def test_a_draw_is_the_correlation_of_the_pairs_that_were_drawn(n, seed, ties):
     random = np.random.default_rng(seed)

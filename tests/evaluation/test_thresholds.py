@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -15,6 +15,7 @@ from sentcli.evaluation.observed_hits import FOLDS, Observed, groups_of_pairs
 from sentcli.evaluation.thresholds import Cuts, find_threshold, fit_isotonic, fit_logistic
 from sentcli.search.calibration import Calibration, LearnedFrom
 from tests.evaluation.test_labelled import NOUNS, write
+from tests.examples import examples
 
 SOURCE = LearnedFrom("made", "binary", "digest", "cosine")
 
@@ -188,7 +189,7 @@ hits_of_any_kind = st.lists(st.tuples(st.floats(-1, 1, width=32), st.booleans())
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(hits_of_any_kind, st.sampled_from(["isotonic", "logistic"]), st.lists(st.floats(-1e6, 1e6), min_size=2))
 def test_probabilities_rise_from_0_to_1_and_are_the_same_when_read_back(pairs, form, asked):
     hits = observed(*zip(*pairs, strict=True))

@@ -9,7 +9,7 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError, InputError
@@ -18,10 +18,11 @@ from sentcli.io.blocks import blocks, survey
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.text_inputs import text_sources
+from tests.examples import examples
 from tests.io.test_spreadsheets import xlsx
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), min_size=1, max_size=30)
-many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = examples(60)
 
 
 def as_csv(rows, columns, delimiter=","):

@@ -5,13 +5,14 @@ import json
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError
 from sentcli.io.disk_texts import texts_on_disk
 from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import open_source
+from tests.examples import examples
 
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=20)
 
@@ -20,7 +21,7 @@ def collect(*paths, limit=None):
     return texts_on_disk([open_source(str(path)) for path in paths], ReadOptions(), limit)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(lines=LINES, end=st.sampled_from(["\n", "\r\n"]), mark=st.booleans(), last=st.booleans())
 def test_every_line_is_found_where_it_lies(tmp_path_factory, lines, end, mark, last):
     path = tmp_path_factory.mktemp("t") / "a.txt"

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors
 import safetensors.numpy
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -19,11 +19,12 @@ from sentcli.io.blocks import Block
 from sentcli.io.forms import write_json
 from sentcli.io.output_formats import open_writer, output_format
 from sentcli.io.writers import OutputPlan
+from tests.examples import examples
 
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 VECTORS = hnp.arrays(np.float32, st.tuples(st.integers(1, 20), st.integers(1, 9)), elements=FLOATS)
-many = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = examples(40)
 
 
 def as_blocks(vectors, size, columns=None):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError, SentcliError
@@ -15,6 +15,7 @@ from sentcli.mining.judging import Judge
 from sentcli.mining.mined import REASONS, MiningQueries, mine, share_of
 from sentcli.mining.options import MiningOptions
 from tests.conftest import WORDS
+from tests.examples import examples
 
 PLAIN = [word for word in WORDS if word.isalpha()]
 ALL = MiningOptions(ranks="1-50", below=1, apart=False, near=1, negatives=1)
@@ -50,7 +51,7 @@ def in_plane(cosines, options, positives=(0,), **more):
 NAMES = st.sampled_from(["a cat", "A  cat", "a dog", "a bird", "old fish", "OLD fish", "the tree", "a river", " ", "x"])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(NAMES, min_size=2, max_size=12), st.data(), st.sampled_from(["dense", "bm25", "rrf"]))
 def test_no_positive_nor_its_text_is_a_negative(texts, data, way):
     positives = data.draw(st.lists(st.integers(0, len(texts) - 1), min_size=1, max_size=3, unique=True))
@@ -66,7 +67,7 @@ def test_no_positive_nor_its_text_is_a_negative(texts, data, way):
         assert max(row.scores[1:]) < row.scores[0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.permutations(range(8)), st.lists(st.integers(0, 7), max_size=5), st.sampled_from(["dense", "bm25", "rrf"]))
 def test_order_and_repetitions_change_no_negative(order, repeated, way):
     texts = [f"the {name} sat near the {name}" for name in "cat dog bird fish tree river house mat".split()]

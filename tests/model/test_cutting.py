@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -13,6 +13,7 @@ from sentcli.model.cutting import Cutter
 from sentcli.model.passages import context_of
 from sentcli.model.tokenizing import TextTokenizer
 from tests.conftest import byte_bpe_tokenizer, wordpiece_tokenizer
+from tests.examples import examples
 
 MAX_LENGTH = 48
 
@@ -47,7 +48,7 @@ WORDS = [
     "x" * 30,
 ]
 texts = st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=60).map(" ".join)
-many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = examples(60)
 
 
 @pytest.fixture(params=BACKENDS)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.methods.heads import WhiteningHead
@@ -30,6 +30,7 @@ from sentcli.objectives import (
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens
 from sentcli.objectives.mutual_information import chosen_layers, draw, draw_with_replacement
 from tests.conftest import make_backbone
+from tests.examples import examples
 
 
 def random(*shape, seed=0):
@@ -241,7 +242,7 @@ def test_padding_makes_the_term_smaller_only_in_the_codes_form(slicing, real):
     torch.testing.assert_close(values[1], plain * ((1 / 16 if codes_form else 1) + 1e-6))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(1, 6), st.integers(3, 40), st.integers(1, 20), st.integers(0, 2**31))
 def test_draws_are_distinct_and_true(slices, width, samples, seed):
     joint = torch.rand(slices, width, generator=torch.Generator().manual_seed(seed)) < 0.6
@@ -296,7 +297,7 @@ def test_layers_as_numbers_and_as_shares_of_the_depth(text, depth, layers):
     assert AttentionMI(layers=text).attention_layers(depth) == layers
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.sampled_from([1, 2, 3, 4, 6, 12]), st.integers(13, 40), st.integers(0, 2**31))
 def test_whitened_groups_have_unit_covariance(groups, rows, seed):
     generator = torch.Generator().manual_seed(seed)

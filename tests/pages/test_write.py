@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
@@ -17,6 +17,7 @@ from sentcli.pages.page import Figure, Page, Section, Style
 from sentcli.pages.write import check_suffix, latex_text, markdown_text, render, write_page
 from sentcli.printable import safe
 from sentcli.table import Table
+from tests.examples import examples
 
 NASTY = r"""<script>alert("x")</script> a_b%c&d #1 $x$ {y} ~^\z| [q] *s* `t` -- ''u'' !v ?`"""
 NAMES = st.text(min_size=1, max_size=30).filter(lambda name: safe(name).strip())
@@ -145,7 +146,7 @@ LATEX = {
 }  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=30))
 def test_latex_prints_text_as_it_is(text):
     escaped = latex_text(text)
@@ -155,7 +156,7 @@ def test_latex_prints_text_as_it_is(text):
     assert not set(re.sub(signs, "", escaped)) & set("\\{}$&#%_^~[]*\n")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(NAMES)
 def test_markdown_shows_text_as_it_is(text):
     ((_, (cell,)),) = markdown_tables(f"| x |\n| --- |\n| {markdown_text(text)} |\n")
@@ -172,7 +173,7 @@ def plot(name):
     return Figure("plot", name, {name: draw}, data, name, name)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(NAMES)
 def test_a_page_survives_any_name(name):
     made = page(name, plot(name))

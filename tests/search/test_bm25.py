@@ -10,11 +10,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.search.bm25 import BM25
+from tests.examples import examples
 
 pytest.importorskip("bm25s", reason="BM25 comes with the extra sentcli[cpu]")
 pytest.importorskip("Stemmer", reason="BM25 comes with the extra sentcli[cpu]")
@@ -46,7 +47,7 @@ def formula(documents, query, k1, b):
 TEXT = st.lists(st.sampled_from(["red", "green", "blue", "grey", "x"]), max_size=8).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     documents=st.lists(TEXT, min_size=1, max_size=12),
     query=TEXT,
@@ -278,7 +279,7 @@ def test_words_of_scripts_without_blanks_are_found(tmp_path, query, best):
 LATIN = st.text(st.characters(max_codepoint=0x24F), max_size=80)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(LATIN, min_size=1, max_size=8))
 def test_other_texts_are_cut_as_bm25s_cuts_them(texts):
     import bm25s

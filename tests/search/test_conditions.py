@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.search import searcher as searching
 from sentcli.search.condition_reader import parse_condition
 from sentcli.search.faiss_index import FaissIndex
+from tests.examples import examples
 from tests.search.conftest import clustered
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -89,7 +90,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(condition=CONDITIONS, rows=st.lists(st.tuples(*VALUES.values()), max_size=8))
 def test_a_condition_means_what_it_means_in_sql(condition, rows):
     columns = zip(*rows, strict=True) if rows else [()] * len(VALUES)

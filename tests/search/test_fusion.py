@@ -4,11 +4,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.search.fusion import reciprocal_rank, weighted
 from sentcli.search.neighbours import Neighbours
+from tests.examples import examples
 
 
 def neighbours(rows):
@@ -71,14 +72,14 @@ def check(found, expected, k):
     np.testing.assert_allclose(found.scores, scores, atol=1e-6)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(searches=SEARCHES, k=st.integers(1, 12), constant=st.sampled_from([0, 1, 60]))
 def test_ranks_are_fused_as_by_a_dictionary(searches, k, constant):
     found = reciprocal_rank([neighbours(rows) for rows in searches], k, constant=constant)
     check(found, [ranks_by_dictionary(lists, k, constant) for lists in zip(*searches, strict=True)], k)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(searches=SEARCHES, k=st.integers(1, 12), data=st.data())
 def test_scores_are_fused_as_by_a_dictionary(searches, k, data):
     weights = data.draw(

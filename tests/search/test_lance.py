@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.search.conftest import clustered, write_directory
@@ -25,6 +25,7 @@ from sentcli.search.collection_record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
 from sentcli.search.lance import LanceCollection, schema_of
 from sentcli.search.lance_filter import filter_of
+from tests.examples import examples
 from tests.tolerance import Near
 
 IDS = [row["_id"] for row in ROWS]
@@ -240,7 +241,7 @@ def many(tmp_path_factory):
     return LanceCollection.of(made, f"lance:{folder}", "many"), pa.table({"id": keys, **arrays}), types
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     condition=CONDITIONS
     | st.sampled_from(

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.search.conftest import clustered, write_directory
@@ -27,6 +27,7 @@ from sentcli.search import milvus, milvus_client
 from sentcli.search.collection_record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
 from sentcli.search.milvus_rows import filter_of
+from tests.examples import examples
 
 pytestmark = pytest.mark.usefixtures("soon_indexed")
 
@@ -174,7 +175,7 @@ def many(tmp_path_factory):
         yield collection, table
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     condition=CONDITIONS
     | st.sampled_from(

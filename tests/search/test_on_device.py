@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli import console
@@ -17,6 +17,7 @@ from sentcli.search.device_products import full_products, largest
 from sentcli.search.exact import Blocks, unit_length
 from sentcli.search.on_device import DeviceRows, kept_types
 from sentcli.search.recall import recall, sample
+from tests.examples import examples
 from tests.search.conftest import clustered
 
 ROOM = {"float32": 4, "bf16": 2, "in turns": 0, "scan": 6}
@@ -54,7 +55,7 @@ def agrees(found, queries, vectors, k, similarity="cosine", mask=None):
     assert mask is None or mask[found.positions].all()
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(120)
 @given(
     way=st.sampled_from(WAYS),
     rows=st.integers(1, 700),

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.search import products
 from sentcli.search.products import BestRows
+from tests.examples import examples
 
 
 def sorted_whole(queries, rows, k):
@@ -24,7 +25,7 @@ def found(queries, rows, k, cuts=()):
     return hits.positions, hits.scores
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_whole_numbers_give_the_order_of_a_stable_sort(data):
     """Products of small whole numbers are exact, and many are equal."""

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
@@ -18,6 +18,7 @@ from sentcli.search import exact
 from sentcli.search.exact import unit_length
 from sentcli.search.neighbours import Neighbours, merge
 from sentcli.search.searcher import build
+from tests.examples import examples
 from tests.search.conftest import clustered
 from tests.tolerance import Near
 
@@ -28,7 +29,7 @@ def normal(rows, dimension, seed=0):
     return np.random.default_rng(seed).normal(size=(rows, dimension)).astype(np.float32)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rows=st.integers(1, 60),
     queries=st.integers(0, 6),

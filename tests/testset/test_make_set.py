@@ -9,13 +9,14 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sentcli.evaluation.set_manifest import corpus_arguments
 from sentcli.testset.documents import Candidate, Documents
 from sentcli.testset.judging import PooledQuery, _graded_rows, write_table
 from sentcli.testset.queries import Query, near_equal, structural_queries, texts_without, words
+from tests.examples import examples
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
 
@@ -408,7 +409,7 @@ WORD = st.text(st.characters(categories=("Ll", "Lu", "Nd")), min_size=1, max_siz
 TEXT = st.lists(WORD, min_size=3, max_size=8).map(" ".join)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(TEXT, TEXT, TEXT, st.sampled_from([" ", ", ", "\n", ": "]))
 @example("0 0 0", "0 0 İﬀ", "0 0 0", " ")
 def test_no_document_holds_its_query(before, query, after, separator):
