@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import tests.examples  # noqa: F401 - registers the profiles of hypothesis before one is chosen
+from tests.drawn import mark_what_is_not_drawn
 from tests.forked import leave_writing_to_the_system
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -23,8 +24,10 @@ os.environ["SENTCLI_CACHE"] = _cache.name  # exports made in passing; one cache 
 leave_writing_to_the_system()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Put what takes minutes first, so that no process is left alone with it at the end."""
+    """Put what takes minutes first, so that no process is left alone with it at the end, and draw combinations."""
+    mark_what_is_not_drawn(items)
     root = Path(__file__).parent
     items.sort(key=lambda item: item.path.parent not in (root, root / "training"))  # stable
 

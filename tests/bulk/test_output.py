@@ -37,6 +37,7 @@ SMALLER = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("kind", SMALLER)
 def test_vectors_have_the_type_that_was_chosen(encode, source, tmp_path, whole, kind, name):

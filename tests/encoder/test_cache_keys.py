@@ -44,6 +44,7 @@ def expected_of(folder):
     return SentenceEncoder.load(folder, backend="torch", device="cpu").encode(TEXTS)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "name", ["short", "short-tokenizer", "lower-case", "left", "truncated", "config", "vocabulary"]
 )

@@ -23,6 +23,7 @@ def peer(folder, sentences, **kwargs):
     return SentenceTransformer(str(folder), device="cpu").encode(sentences, **kwargs)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls-head"])
 @pytest.mark.parametrize("model", ["tiny_bert", "tiny_roberta"])
 def test_saved_folder_opens_in_sentence_transformers_with_equal_vectors(model, pooling, request, sentences, tmp_path):

@@ -196,6 +196,7 @@ def release(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("release", RELEASES, indirect=True)
 @pytest.mark.parametrize("kind", ["roberta", "qwen3", "modernbert"])
 def test_each_release_of_variable_length_attention(release, kind, tmp_path):

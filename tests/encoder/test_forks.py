@@ -59,6 +59,7 @@ def threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_forked_child_encodes_or_says_how_it_can(backend, warm, tiny_bert, threads):
@@ -107,6 +108,7 @@ def test_a_process_that_lost_no_threads_keeps_its_own(monkeypatch):
     assert forking._process.adapted and not forking._process.lost
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "way", [lambda e: pickle.loads(pickle.dumps(e)), copy.deepcopy, copy.copy], ids=["pickle", "deep", "shallow"]

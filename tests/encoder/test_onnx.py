@@ -501,6 +501,7 @@ def test_openvino_gives_the_same_vectors(openvino, with_weights, expected):
     np.testing.assert_allclose(encoder.encode(TEXTS, batch_tokens=1), found, atol=5e-6)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["roberta", "mpnet", "distilbert", "electra"])
 @pytest.mark.parametrize("pooling", ["cls", "lasttoken"])
 def test_openvino_runs_every_architecture(openvino, tmp_path, kind, pooling):

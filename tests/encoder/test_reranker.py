@@ -47,6 +47,7 @@ def with_json(folder, target, file, **values):
     return target
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("backend", ["torch", "onnx", "openvino"])
 @pytest.mark.parametrize(("kind", "types"), [("bert", True), ("bert", False), ("roberta", False)])
 def test_scores_are_those_of_cross_encoder(kind, types, backend, tmp_path):
@@ -78,6 +79,7 @@ def test_a_folder_that_cross_encoder_wrote(cross_encoder, tmp_path):
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 @pytest.mark.parametrize(
     "values",

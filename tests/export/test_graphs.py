@@ -58,6 +58,7 @@ def assert_same_as_torch(encoder, folder):
 # Written from the weights
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls-head"])
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_a_written_graph_equals_torch(model, tmp_path, kind, pooling):
@@ -92,6 +93,7 @@ MODULES = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_further_modules_are_part_of_the_graph(model, tmp_path, kind, name):
@@ -223,6 +225,7 @@ def test_a_traced_graph_equals_torch(model, trace_once, tmp_path, kind):
 LIMITS = {"fp16": (0.999, 0.9999), "int8": (0.9, 0.99)}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("precision", LIMITS)
 @pytest.mark.parametrize("kind", [*WRITTEN, *TRACED])
 def test_smaller_precisions_keep_their_tolerance(model, trace_once, tmp_path, kind, precision):

@@ -452,6 +452,7 @@ def test_dates_and_durations_beyond_pythons_are_text(tmp_path):
     assert block.columns["day"][1].isoformat() == "1970-01-02"
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("null", ["error", "skip"])
 @pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".csv.gz", ".xlsx"])
 def test_reading_begins_at_any_mark(tmp_path, monkeypatch, suffix, null):

@@ -260,6 +260,7 @@ def found(done):
     return {hit["id"] for hit in json.loads(done.stdout)["results"][0]["hits"]}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", ["reviews.jsonl", "vectors", "vectors.parquet", "reviews.npy", "reviews.safetensors"])
 @pytest.mark.parametrize("way", ["dense", "bm25", "rrf", "weighted"])
 def test_every_corpus_and_way_takes_a_condition(invoke, corpus, tiny_bert, name, way):

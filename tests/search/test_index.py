@@ -49,6 +49,7 @@ def everything(stored, similarity="cosine"):
 # Kinds
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq", "sq8", "IVF20,SQ8", "HNSW8,Flat"])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_an_index_finds_what_exact_search_finds(directory, kind, similarity):
@@ -228,6 +229,7 @@ def test_several_files_are_one_index(directory, tmp_path):
     assert shared(found.positions, whole.positions) > 0.9
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq"])
 @pytest.mark.parametrize("file_rows", [None, 1300])
 def test_rows_that_came_since_are_found_and_then_added(directory, kind, file_rows):
@@ -338,6 +340,7 @@ def made_once(tmp_path_factory):
     return made
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
 @pytest.mark.parametrize("damage", ["torn", "missing", "other", "flipped"])
 def test_a_damaged_file_is_named(made_once, tmp_path, kind, damage):

@@ -68,6 +68,7 @@ def scores(done):
     return [[hit["score"] for hit in result["hits"]] for result in json.loads(done.stdout)["results"]]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("source", ["texts", "directory", "corpus.parquet"])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_dense_hits_are_those_of_the_directory(invoke, write, corpus, place, tiny_bert, tmp_path, source, similarity):

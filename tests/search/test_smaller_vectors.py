@@ -58,6 +58,7 @@ def check(found, wanted):
         assert all(score == pytest.approx(true[text], abs=2e-3) for text, score in got if text in true)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", ["v", "v.parquet", "a.npy", "v.safetensors"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "binary"])
 @pytest.mark.parametrize("cut", [None, 12])

@@ -46,6 +46,7 @@ def test_the_vectors_of_the_file_are_searched_and_not_new_ones(invoke, corpus, e
     assert first[0][0][1:3] == ("d5", 1.0), "the vector of the first row stands in the last one now"
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", ["corpus.parquet", "corpus.safetensors", "directory"])
 @pytest.mark.parametrize("loading", [(), ("--pooling", "cls", "--max-length", 12)])
 def test_without_a_model_the_one_that_made_the_vectors_is_taken(invoke, encoded, tiny_bert, name, loading):

@@ -49,6 +49,7 @@ def gradient(gradients, batches):
     return (values, norm), found
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("size", [1, 5, 16, 100])
 @pytest.mark.parametrize("method", ["simcse", "informin-cl", "micse", "whitenedcse", "mirror-bert", "ct", "infocse"])
 def test_gradient_caching_gives_the_same_gradient(tiny_bert, text, method, size):

@@ -180,6 +180,7 @@ def test_a_finished_run_is_not_run_again(invoke, tiny_bert, text, tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["results"] == first
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("options", "message"),
     [

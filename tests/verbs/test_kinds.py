@@ -99,6 +99,7 @@ def test_rows_of_a_frame_keep_their_index_and_ids(tiny_bert, tmp_path):
         assert list(rows.index) == index and list(rows["id"]) == [str(given.loc[key, "id"]) for key in index]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["map", "geometry", "duplicates"])
 @pytest.mark.parametrize("name", ["v", "v.parquet"])
 def test_vectors_that_the_model_made_are_not_made_again(tiny_bert, tmp_path, monkeypatch, kind, name):
