@@ -13,6 +13,7 @@ import sentcli
 from sentcli.corpora import directory_move
 from tests.conftest import save_backbone
 from tests.forked import Forked
+from tests.tolerance import VECTORS
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
@@ -94,7 +95,7 @@ def read(folder):
 def require_equal(folder, fresh):
     found, expected = read(folder), read(fresh)
     assert found[0] == expected[0]
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], atol=VECTORS)
     assert found[2] == expected[2]
 
 

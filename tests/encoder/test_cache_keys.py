@@ -66,7 +66,7 @@ def test_every_option_in_every_order(name, order, tmp_path, monkeypatch):
     two = pair(tmp_path, name)
     for number in order:
         found = SentenceEncoder.load(two[number], backend="onnx").encode(TEXTS)
-        np.testing.assert_allclose(found, expected_of(two[number]), atol=2e-5)
+        np.testing.assert_allclose(found, expected_of(two[number]), atol=VECTORS)
 
 
 @pytest.mark.parametrize("name", ALTERED)

@@ -148,7 +148,7 @@ def test_vectors_equal_those_of_torch_in_batches_of_any_size(with_weights, expec
 def test_long_texts_and_prompts_are_treated_as_by_torch(with_weights, tiny_bert, options):
     found = SentenceEncoder.load(with_weights, backend="onnx").encode(TEXTS, **options)
     np.testing.assert_allclose(
-        found, SentenceEncoder.load(tiny_bert, backend="torch").encode(TEXTS, **options), atol=2e-6
+        found, SentenceEncoder.load(tiny_bert, backend="torch").encode(TEXTS, **options), atol=VECTORS
     )
 
 
@@ -376,7 +376,7 @@ def test_a_model_that_has_changed_gets_a_new_export(tiny_bert, tmp_path, cache):
     assert after.backend.name == "onnx"
     assert np.abs(after.encode(TEXTS) - before).max() > 1e-3
     np.testing.assert_allclose(
-        after.encode(TEXTS), SentenceEncoder.load(model, backend="torch").encode(TEXTS), atol=2e-6
+        after.encode(TEXTS), SentenceEncoder.load(model, backend="torch").encode(TEXTS), atol=VECTORS
     )
 
 
@@ -497,8 +497,8 @@ def test_openvino_gives_the_same_vectors(openvino, with_weights, expected):
     assert encoder.backend.name == "openvino"
     found = encoder.encode(TEXTS)
     assert cosines(found, expected).min() >= LIMIT
-    np.testing.assert_allclose(found, expected, atol=5e-6)
-    np.testing.assert_allclose(encoder.encode(TEXTS, batch_tokens=1), found, atol=5e-6)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
+    np.testing.assert_allclose(encoder.encode(TEXTS, batch_tokens=1), found, atol=VECTORS)
 
 
 @pytest.mark.drawn
@@ -589,7 +589,7 @@ def test_an_export_in_fp32_is_compared_on_own_texts_too(tiny_bert, tmp_path, inv
 def test_openvino_without_torch(openvino, run, without_weights, lines, tmp_path, no_torch, expected):
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", without_weights, "--backend", "openvino"]
     assert "openvino on cpu, fp32" in run(*call, env=no_torch, check=0).stderr
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=5e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=VECTORS)
 
 
 def test_openvino_runs_on_the_cpu_alone(openvino, with_weights):

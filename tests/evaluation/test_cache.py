@@ -13,6 +13,7 @@ from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import cache
 from sentcli.io.digests import cache_folder, least_recently_used
+from tests.tolerance import VECTORS
 
 
 @pytest.fixture(autouse=True)
@@ -191,4 +192,4 @@ cache.VectorCache("k" * 32).encode(encoder, [f"the cat {{n}} sat" for n in range
     added = []
     found = encode(encoder, texts(1000), lambda stats: added.append(stats), cache.VectorCache("k" * 32))
     assert added[0].texts == 300 and added[0].tokens == 0, "three parts were written"
-    np.testing.assert_allclose(found, encoder.encode(texts(1000)), atol=1e-6)
+    np.testing.assert_allclose(found, encoder.encode(texts(1000)), atol=VECTORS)

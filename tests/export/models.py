@@ -11,6 +11,7 @@ from sentcli import SentenceEncoder
 from sentcli.model.exported import read_export
 from sentcli.onnx_export.publish import export_model
 from tests.conftest import byte_bpe_tokenizer, make_backbone
+from tests.tolerance import VECTORS
 
 WRITTEN = ("bert", "roberta", "mpnet", "distilbert", "electra", "xlm-roberta", "camembert")
 TRACED = ("albert", "modernbert")
@@ -88,7 +89,7 @@ def cosines(first, second):
     return (first * second).sum(1) / (np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1))
 
 
-def assert_equal_vectors(found, wanted, atol=5e-6):
+def assert_equal_vectors(found, wanted, atol=VECTORS):
     """Equal as far as float32 goes, whose steps grow with the numbers."""
     assert found.shape == wanted.shape
     assert cosines(found, wanted).min() >= 0.99999

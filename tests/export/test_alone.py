@@ -11,6 +11,7 @@ from sentcli import SentenceEncoder
 from sentcli.onnx_export import alone
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
+from tests.tolerance import VECTORS
 
 OPTIONS = ("lower-case", "left", "short", "truncated", "default-prompt", "nothing")
 
@@ -32,7 +33,7 @@ def test_the_program_of_the_docs_gives_the_models_vectors(option, tmp_path, invo
     invoke("export", "-m", folder, "-o", tmp_path / "out", check=0)
     texts = [*TEXTS, *alone.HOSTILE, "the end of " + "a long text " * 40 + "is here"]
     expected = SentenceEncoder.load(folder, backend="torch", device="cpu").encode(texts, prompt="")
-    np.testing.assert_allclose(run_alone(tmp_path / "out", texts), expected, atol=1e-5)
+    np.testing.assert_allclose(run_alone(tmp_path / "out", texts), expected, atol=VECTORS)
 
 
 def test_a_folder_whose_tokenizer_alone_would_differ_is_not_written(tmp_path, invoke, monkeypatch):
@@ -64,6 +65,6 @@ def test_a_model_without_a_maximum_length_is_exported(tmp_path, invoke):
     invoke("export", "-m", folder, "-o", tmp_path / "out", "--pooling", "mean", check=0)
     long = "the cat sat on the mat " * 150
     expected = SentenceEncoder.load(folder, pooling="mean", backend="torch", device="cpu").encode([long])
-    np.testing.assert_allclose(run_alone(tmp_path / "out", [long]), expected, atol=1e-5)
+    np.testing.assert_allclose(run_alone(tmp_path / "out", [long]), expected, atol=VECTORS)
     facts = json.loads((tmp_path / "out" / "export.json").read_text())
     assert facts["verification"]["longest"] < 5000

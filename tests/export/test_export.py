@@ -19,6 +19,7 @@ from sentcli.onnx_export import making, publish, transformer, verify
 from sentcli.onnx_export.graph import Graph
 from tests.conftest import save_backbone
 from tests.export.models import TEXTS, assert_equal_vectors, cosines, load_edited, plain_vectors, save_model
+from tests.tolerance import VECTORS
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_without_torch_weights_the_folder_is_small_and_still_encodes(export, exp
     export(tmp_path / "out", "--no-torch-weights", "--pooling", "mean", "--normalize")
     assert not list((tmp_path / "out").rglob("*.safetensors"))
     assert_equal_vectors(
-        SentenceEncoder.load(tmp_path / "out").encode(TEXTS), plain_vectors(exported[0], TEXTS), atol=1e-6
+        SentenceEncoder.load(tmp_path / "out").encode(TEXTS), plain_vectors(exported[0], TEXTS), atol=VECTORS
     )
 
 
@@ -165,7 +166,7 @@ def test_an_export_can_be_exported_again_in_its_own_place(export, tmp_path):
     export(tmp_path / "out", "--pooling", "cls")
     wanted = plain_vectors(tmp_path / "out", TEXTS)
     export(tmp_path / "out", "--overwrite", model=tmp_path / "out")
-    assert_equal_vectors(plain_vectors(tmp_path / "out", TEXTS), wanted, atol=1e-6)
+    assert_equal_vectors(plain_vectors(tmp_path / "out", TEXTS), wanted, atol=VECTORS)
 
 
 def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path, model):
@@ -277,7 +278,7 @@ def test_the_size_is_said_with_and_without_the_torch_weights(export, model, tmp_
     assert re.search(said, message_of(done))
     expected = SentenceEncoder.load(model("bert"), backend="torch").encode(TEXTS)
     found = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=VECTORS)
     done = export(tmp_path / "bare", "--precision", "int8", "--no-verify", "--no-torch-weights")
     assert re.search("--no-torch-weights.*SentenceTransformer", message_of(done))
 

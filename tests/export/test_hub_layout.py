@@ -13,6 +13,7 @@ from sentcli.errors import InputError
 from sentcli.model.exported import exports_in
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
+from tests.tolerance import VECTORS
 
 
 def files_in(folder):
@@ -57,7 +58,7 @@ def test_the_graph_is_chosen_by_precision(several, source):
     assert [export.precision for export in exports_in(several)] == ["fp32", "fp16", "int8"]
     exact = SentenceEncoder.load(str(several), backend="onnx")
     assert exact.backend.precision == "fp32"
-    np.testing.assert_allclose(exact.encode(TEXTS), wanted, atol=1e-5)
+    np.testing.assert_allclose(exact.encode(TEXTS), wanted, atol=VECTORS)
     quantised = SentenceEncoder.load(str(several), backend="onnx", precision="int8")
     assert quantised.local.backend.folder == several  # and not one of the cache
     assert 1e-5 < np.abs(quantised.encode(TEXTS) - wanted).max() < 0.5
@@ -164,7 +165,7 @@ def test_token_vectors_are_those_before_pooling_dense_and_normalize(tmp_path):
     backbone = transformers.AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
         wanted = backbone(torch.tensor(ids), attention_mask=torch.tensor(mask)).last_hidden_state.numpy()
-    np.testing.assert_allclose(tokens[mask == 1], wanted[mask == 1], atol=1e-5)
+    np.testing.assert_allclose(tokens[mask == 1], wanted[mask == 1], atol=VECTORS)
 
 
 def test_every_file_states_the_same_length(tmp_path):

@@ -187,7 +187,7 @@ def test_the_mean_of_the_pieces_of_a_row_of_5_mb(encode, encoder, tmp_path):
     encode(tmp_path / "rows.txt", "-o", tmp_path / "v.npy", "--on-long", "chunk-mean")
     # 30 words are five times the same six: every piece is equal
     expected = encoder.encode(["the cat sat on the mat " * 5, "a dog"])
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=2e-5)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=VECTORS)
 
 
 def test_10_000_empty_rows_are_encoded_once_and_counted(encode, encoder, tmp_path):

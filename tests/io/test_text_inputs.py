@@ -11,6 +11,7 @@ from sentcli.errors import InputError
 from sentcli.io.blocks import survey
 from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
+from tests.tolerance import VECTORS
 
 ROWS = [
     {"id": f"r{number}", "text": text, "stars": number} for number, text in enumerate(("the cat", "a dog", "a cat"))
@@ -33,7 +34,7 @@ def test_what_encode_wrote_is_encoded_with_another_model(invoke, table, tiny_ber
     old, file, rows = (pq.read_table(tmp_path / f"new-{end}.parquet") for end in ("old", "old.parquet", "rows.jsonl"))
     assert [part.drop_columns(["embedding"]).to_pylist() for part in (file, rows)] == [ROWS, ROWS]
     vectors = [part["embedding"].to_pylist() for part in (old, file, rows)]
-    np.testing.assert_allclose(vectors, [vectors[0]] * 3, atol=1e-6)
+    np.testing.assert_allclose(vectors, [vectors[0]] * 3, atol=VECTORS)
     assert old.drop_columns(["embedding"]).to_pylist() == ROWS
     failed = invoke("encode", tmp_path / "old", "-o", tmp_path / "old", "-m", tiny_roberta, "--overwrite", check=2)
     assert re.search("-o .*/old would replace .*rows-00000", failed.stderr)

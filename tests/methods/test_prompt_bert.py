@@ -16,6 +16,7 @@ from sentcli.training.data import read_corpus
 from sentcli.training.prepare import load_encoder, make_model, view_tokenizers
 from tests.conftest import save_backbone
 from tests.methods.test_methods import opens_everywhere, train
+from tests.tolerance import VECTORS
 
 FIRST, SECOND = 'a "[X]" is [MASK].', "the : [X] or [MASK]"
 TEMPLATES = ["--set", f"template.first={FIRST}", "--set", f"template.second={SECOND}"]
@@ -45,11 +46,11 @@ def test_the_mask_token_of_the_template_is_the_vector_everywhere(tmp_path, kind)
     model = save_backbone(tmp_path / kind, kind=kind)
     encoder = SentenceEncoder.load(model, backend="torch").in_template(FIRST)
     expected = at_the_mask(model, FIRST, texts)
-    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=VECTORS)
     encoder.save(tmp_path / "saved")
     loaded = SentenceEncoder.load(tmp_path / "saved", backend="torch")
     assert loaded.spec.pooling == "mask"
-    np.testing.assert_allclose(loaded.encode(texts), expected, atol=1e-5)
+    np.testing.assert_allclose(loaded.encode(texts), expected, atol=VECTORS)
     np.testing.assert_allclose(
         SentenceEncoder.load(tmp_path / "saved", backend="onnx").encode(texts), expected, atol=1e-4
     )
@@ -67,7 +68,7 @@ def test_a_long_text_is_cut_and_the_template_is_not(tiny_bert):
     np.testing.assert_array_equal(*(encoder.encode([" ".join(words[:count])])[0] for count in (room, 60)))
     pieces = encoder.encode([" ".join(words[:40])], on_long="chunk-mean")[0]
     first, second = encoder.encode([" ".join(words[:room]), " ".join(words[room:40])])
-    np.testing.assert_allclose(pieces, (room * first + (40 - room) * second) / 40, atol=1e-5)
+    np.testing.assert_allclose(pieces, (room * first + (40 - room) * second) / 40, atol=VECTORS)
 
 
 def test_a_template_replaces_that_of_the_start_model(invoke, tiny_bert, text, tmp_path):
@@ -80,7 +81,7 @@ def test_a_template_replaces_that_of_the_start_model(invoke, tiny_bert, text, tm
         tokens = encoder.hf_tokenizer.convert_ids_to_tokens(encoder.tokenizer(["the cat"]).ids[0])
         assert tokens.count("[CLS]") == tokens.count("[MASK]") == 1
         again = SentenceEncoder.load(tmp_path / folder, backend="torch").in_template(template)
-        np.testing.assert_allclose(encoder.encode(texts), again.encode(texts), atol=1e-6)
+        np.testing.assert_allclose(encoder.encode(texts), again.encode(texts), atol=VECTORS)
 
 
 def test_the_template_without_training(invoke, tiny_bert, tmp_path):
@@ -88,7 +89,7 @@ def test_the_template_without_training(invoke, tiny_bert, tmp_path):
            "--set", f"template.first={FIRST}", check=0)  # fmt: skip
     texts = ["the cat sat", "a dog"]
     expected = at_the_mask(tiny_bert, FIRST, texts)
-    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m").encode(texts), expected, atol=1e-5)
+    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m").encode(texts), expected, atol=VECTORS)
 
 
 @pytest.mark.parametrize("denoise", [True, False])

@@ -14,6 +14,7 @@ from sentcli.errors import InputError
 from sentcli.model import exported, runtime_check
 from sentcli.model.onnx_backend import OnnxBackend
 from sentcli.model.runtime_check import Probes, WrongRuntimeError
+from tests.tolerance import VECTORS
 
 pytest.importorskip("onnxruntime", reason="exports come with the extra sentcli[cpu]")
 
@@ -64,7 +65,7 @@ def test_an_export_holds_texts_of_several_lengths_with_the_vectors_of_the_model(
     model = SentenceEncoder.load(tiny_bert, backend="torch", device="cpu", pooling="cls")
     longest = np.array([probes.ids[-1]])
     batch = {"input_ids": longest, "attention_mask": np.ones_like(longest)}
-    np.testing.assert_allclose(probes.expected[-1:], model.backend.run(batch, 0), atol=1e-6)
+    np.testing.assert_allclose(probes.expected[-1:], model.backend.run(batch, 0), atol=VECTORS)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -12,6 +12,7 @@ import pytest
 
 from sentcli.io.dataset_writer import ShardWriter
 from tests.remote.conftest import files
+from tests.tolerance import VECTORS
 
 OUT = "s3://corpora/out"
 SHARDS = ("--shard-rows", 30)
@@ -47,7 +48,7 @@ def test_a_directory_in_a_store_is_an_input_for_another_model(encode, rows, tiny
         encode(given, "-o", tmp_path / f"{name}.jsonl", model=tiny_roberta)
     found, expected = ((tmp_path / f"{name}.jsonl").read_text("utf-8").splitlines() for name in ("there", "here"))
     for row, other in zip(map(json.loads, found), map(json.loads, expected), strict=True):
-        assert row.pop("embedding") == pytest.approx(other.pop("embedding"), abs=1e-5)
+        assert row.pop("embedding") == pytest.approx(other.pop("embedding"), abs=VECTORS)
         assert row == other
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sentcli.search.fusion import reciprocal_rank, weighted
 from sentcli.search.neighbours import Neighbours
 from tests.examples import examples
+from tests.tolerance import rounding
 
 
 def neighbours(rows):
@@ -69,7 +70,7 @@ def check(found, expected, k):
     assert found.scores.dtype == np.float32
     assert found.positions.tolist() == [[place for place, _ in row] for row in expected]
     scores = np.array([[score for _, score in row] for row in expected]).reshape(found.scores.shape)
-    np.testing.assert_allclose(found.scores, scores, atol=1e-6)
+    np.testing.assert_allclose(found.scores, scores, atol=rounding(32))
 
 
 @examples(150)

@@ -28,6 +28,7 @@ from sentcli.search.collection_record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
 from sentcli.search.milvus_rows import filter_of
 from tests.examples import examples
+from tests.tolerance import rounding
 
 pytestmark = pytest.mark.usefixtures("soon_indexed")
 
@@ -106,7 +107,7 @@ def test_words_and_fusion(invoke, write, corpus, place, tiny_bert):
     ranks = [{key: rank for rank, (key, _) in enumerate(hits(done)[0], 1)} for done in (dense, by_words)]
     expected = {key: sum(1 / (60 + rank[key]) for rank in ranks if key in rank) for key in ranks[0]}
     found = dict(zip([key for key, _ in hits(fused)[0]], scores(fused)[0], strict=True))
-    assert found == pytest.approx(expected, abs=1e-6)
+    assert found == pytest.approx(expected, abs=rounding(32))
 
 
 def test_only_what_changed_is_written_and_prune_deletes(invoke, write, corpus, place, tiny_bert):

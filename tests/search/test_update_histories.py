@@ -12,6 +12,7 @@ import pytest
 
 from sentcli.search.stored_vectors import SearchRequest
 from sentcli.search.vector_directory import VectorDirectory
+from tests.tolerance import rounding
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
@@ -67,7 +68,7 @@ def hits(invoke, folder, questions, *options):
 def are_the_same(some, others):
     """Whether hits are the same, but for those of scores within 1e-6, which may stand in any order."""
     for mine, theirs in zip(some, others, strict=True):
-        if not np.allclose([score for score, _ in mine], [score for score, _ in theirs], atol=1e-6):
+        if not np.allclose([score for score, _ in mine], [score for score, _ in theirs], atol=rounding(32)):
             return False
         last = theirs[-1][0] + 2e-6
         if {id for score, id in mine if score > last} != {id for score, id in theirs if score > last}:
