@@ -9,8 +9,8 @@ import pytest
 from huggingface_hub import ModelCard
 
 import sentcli
-from tests.encoder import folders
-from tests.export.models import save_model
+from tests.model import folders
+from tests.onnx_export.models import save_model
 
 SECRET = "qx7secretname"
 """A folder's name that no file of what is published may hold."""

@@ -11,8 +11,8 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.hub import HubModel
 from sentcli.hub_fetch import fetch
 from sentcli.zoo import find_entry, on_this_machine, resolve, zoo
-from tests.encoder.folders import make
-from tests.encoder.test_layouts import cached_on_hub
+from tests.model.folders import make
+from tests.model.test_spec_files_layouts import cached_on_hub
 
 ODD = [
     "runs/lr=3e-05", "my models/x", f"a/{'b' * 100}", f"{'a' * 100}/b", "a" * 5000, f"a/{'b' * 5000}", "a/b/c", "./x",

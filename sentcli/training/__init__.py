@@ -23,7 +23,7 @@ A GPU computes what the program has queued, and is idle while the program waits 
 in a step looks at a value on the GPU (`model/ahead.py`): batches come from pinned memory, and the loss and the norm of
 the gradient are read when the next step has been queued. That weights never become NaN is then the optimiser's part:
 torch's fused AdamW leaves out a step on the GPU where a tensor says so, as it does for a scaler of half precision.
-RMSprop cannot, so its numbers are read before its step, as on a CPU. `tests/training/test_waits.py` counts on a CPU
+RMSprop cannot, so its numbers are read before its step, as on a CPU. `tests/training/test_loop.py` counts on a CPU
 what would wait in a step of each method.
 
 The next step's batches are tokenised while the current one is trained on. `training/batches.py` makes the batches of

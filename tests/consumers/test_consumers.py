@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 import sentcli
 from sentcli import SentenceEncoder
-from tests.encoder import folders
+from tests.model import folders
 from tests.tolerance import VECTORS
 
 pytestmark = pytest.mark.slow

@@ -1,3 +1,5 @@
+"""Archives are fetched, checked, unpacked and recorded; what is wrong leaves nothing behind."""
+
 import gzip
 import io
 import json

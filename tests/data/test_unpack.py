@@ -1,3 +1,5 @@
+"""What comes out of archives: the files that are chosen, and no path, link or device that leads out."""
+
 import gzip
 import io
 import stat

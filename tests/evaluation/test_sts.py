@@ -1,3 +1,5 @@
+"""The STS tasks: protocol, published scores, and the same numbers as sentence-transformers' evaluator."""
+
 import json
 import re
 import shutil

@@ -14,7 +14,7 @@ from sentcli.evaluation import observed_hits, thresholds
 from sentcli.evaluation.observed_hits import FOLDS, Observed, groups_of_pairs
 from sentcli.evaluation.thresholds import Cuts, find_threshold, fit_isotonic, fit_logistic
 from sentcli.search.calibration import Calibration, LearnedFrom
-from tests.evaluation.test_labelled import NOUNS, write
+from tests.evaluation.test_labelled_tasks import NOUNS, write
 from tests.examples import examples
 
 SOURCE = LearnedFrom("made", "binary", "digest", "cosine")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.scenes import SCENES, write_scene_files
-from tests.training.test_resume import interrupted
+from tests.training.test_checkpoints import interrupted
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,9 @@ import pytest
 
 from sentcli import SentenceEncoder
 from tests.conftest import save_backbone, save_cross_encoder
-from tests.encoder.test_model2vec import make as make_model2vec
 from tests.faults.leaves import Unwritable, leaves
 from tests.faults.scenes import TRAIN
+from tests.model.test_static_model2vec import make as make_model2vec
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="alarms and forks of POSIX")
 

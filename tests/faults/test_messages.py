@@ -16,7 +16,7 @@ from sentcli.io.sources import input_files
 from sentcli.io.weights import load_weights
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_downstream
-from tests.io.test_foreign_values import POINTER
+from tests.io.test_formats import POINTER
 
 
 @pytest.fixture(scope="module")

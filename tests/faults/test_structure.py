@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.bulk.outputs import message_of
-from tests.encoder.test_layouts import folder  # noqa: F401 - a fixture
+from tests.model.test_spec_files_layouts import folder  # noqa: F401 - a fixture
 from tests.search.conftest import clustered, write_directory
 
 DEEP = "[" * 500 + "1" + "]" * 500

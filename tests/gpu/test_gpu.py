@@ -18,9 +18,9 @@ from sentcli.search.exact import Blocks, search, search_blocks
 from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.on_device import DeviceRows
 from sentcli.search.recall import recall, sample
-from tests.encoder import folders
+from tests.model import folders
 from tests.search.conftest import clustered
-from tests.training.test_processes import ranks
+from tests.training.test_gradients_processes import ranks
 
 DEVICE = os.environ.get("SENTCLI_TEST_DEVICE", "cuda")
 TEXTS = [

@@ -8,7 +8,7 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.labelled import read_table
-from tests.io.test_labelled_tables import write
+from tests.io.test_labelled import write
 
 TEXTS = [f"how do I {verb} the {noun}" for verb in ("find", "sell", "open", "close") for noun in "cat dog mat".split()]
 NAMED = "question1,question2,is_duplicate"

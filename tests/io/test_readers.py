@@ -19,7 +19,7 @@ from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.text_inputs import text_sources
 from tests.examples import examples
-from tests.io.test_spreadsheets import xlsx
+from tests.io.test_sheets import xlsx
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), min_size=1, max_size=30)
 many = examples(60)

@@ -17,7 +17,7 @@ from sentcli.methods import METHODS, get_method
 from sentcli.methods.method_file import load_method_file
 from sentcli.objectives import OBJECTIVES
 from sentcli.training import sweep_file
-from tests.training.test_resume import digests, interrupted, without_times
+from tests.training.test_checkpoints import digests, interrupted, without_times
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
 

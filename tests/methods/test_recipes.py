@@ -1,3 +1,5 @@
+"""Recipes configure their methods with the published settings, each of which has a source."""
+
 import importlib.util
 import json
 import tomllib

@@ -1,3 +1,5 @@
+"""Pages of scores: rows, columns, digits, averages and differences as papers print them."""
+
 import json
 import math
 import statistics

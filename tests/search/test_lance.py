@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.search.conftest import clustered, write_directory
 from tests.search.test_conditions import CONDITIONS, TYPES, VALUES
-from tests.search.test_search import ROWS
+from tests.verbs.test_retrieve_corpus import ROWS
 
 pytest.importorskip("lancedb", reason="LanceDB comes with the extra sentcli[lance]")
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")

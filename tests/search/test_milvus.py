@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.search.conftest import clustered, write_directory
 from tests.search.test_conditions import CONDITIONS, TYPES, VALUES
-from tests.search.test_search import ROWS
+from tests.verbs.test_retrieve_corpus import ROWS
 
 pytest.importorskip("pymilvus", reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[milvus]")

@@ -7,7 +7,7 @@ import pytest
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.methods import get_method
 from sentcli.training.pooling import choose_pooling
-from tests.training.test_resume import interrupted
+from tests.training.test_checkpoints import interrupted
 
 
 @pytest.fixture

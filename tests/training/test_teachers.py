@@ -13,10 +13,10 @@ from sentcli import SentenceEncoder
 from sentcli.precision import half_precision_supported
 from sentcli.training.batches import BatchMaker, Order
 from tests.conftest import save_backbone, save_cross_encoder
-from tests.encoder import folders
-from tests.encoder.test_served import host, local  # noqa: F401 - fixtures
+from tests.model import folders
+from tests.model.test_served import host, local  # noqa: F401 - fixtures
 from tests.tolerance import VECTORS
-from tests.training.test_resume import digests, interrupted
+from tests.training.test_checkpoints import digests, interrupted
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import sentcli
 from sentcli.evaluation.score_json import unpack
 from tests.conftest import save_backbone
-from tests.evaluation.test_labelled import TEXTS, beir, write
+from tests.evaluation.test_labelled_tasks import TEXTS, beir, write
 
 ROWS = 24
 

@@ -35,7 +35,7 @@ def write_models(folder: Path) -> None:
 
     import sentcli
     from tests.conftest import save_backbone
-    from tests.io.test_spreadsheets import xlsx
+    from tests.io.test_sheets import xlsx
 
     common: dict[str, Any] = {"pooling": "cls", "torch_weights": False, "verify": False, "quiet": True}
     sentcli.export("minilm", output=folder / "cls", **common)
