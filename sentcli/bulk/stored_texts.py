@@ -14,8 +14,8 @@ import numpy.typing as npt
 from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.io.content_digests import text_digests
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
+from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
 from sentcli.model.passages import context_of, title_columns, title_of

@@ -36,7 +36,7 @@ from sentcli.command.arguments import (
     in_utf8,
 )
 from sentcli.errors import InputError, SentcliError
-from sentcli.redaction import value_without_secrets
+from sentcli.printable import value_without_secrets
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError
-from sentcli.pages.page import Figure, Section
-from sentcli.table import Table, flat
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
     from sentcli.evaluation.scores import ModelScores
+    from sentcli.pages.page import Figure, Section
     from sentcli.pages.parts import Part
     from sentcli.pages.score_page import Choices
+    from sentcli.table import Table
 
 SCREEN = (100, 20)
 """Characters of a line and lines of the text form of a result."""
@@ -105,7 +105,7 @@ class Result:
     @classmethod
     def of(cls, record: Record, tables: Iterable[Table] = (), **more: Any) -> Result:
         """Return a result of one JSON object that shows `tables`; `more` are other fields."""
-        sections = [Section(table.title, table=table) for table in tables]
+        sections = list(map(_section_of, tables))
         return cls(**{"objects": [record.to_dict()], "sections": sections, **more})
 
     @classmethod
@@ -138,7 +138,7 @@ class Result:
             if part.sentence:
                 sentences.append(part.sentence)
             exit_code = max(exit_code, part.exit_code)
-        sections = [Section(table.title, table=table) for table in tables(whole)]
+        sections = list(map(_section_of, tables(whole)))
         return cls(
             objects=list(map(model_json, whole)),
             sections=[*sections, *more_sections],
@@ -227,6 +227,8 @@ class Result:
 
         Of results without a table all that are single values matter.
         """
+        from sentcli.table import Table, flat
+
         values = dict(self.overview)
         has_frame = bool(self.tables) or self.rows is not None
         if not values and not has_frame and isinstance(self._results, Mapping):
@@ -318,6 +320,13 @@ def failed(result: Result, message: str) -> SentcliError:
     error = SentcliError(message)
     error.outcome = result
     return error
+
+
+def _section_of(table: Table) -> Section:
+    """Return a section with a table alone."""
+    from sentcli.pages.page import Section
+
+    return Section(table.title, table=table)
 
 
 def _in_words(value: Any) -> str:
