@@ -8,7 +8,6 @@ as it is, in percent encoding, escaped in JSON or HTML, or in the base64 of a he
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
 import re
@@ -188,6 +187,8 @@ def _signs(text: str) -> str:
 @lru_cache(maxsize=1024)
 def _sign(sign: str) -> str:
     """Return a pattern of a sign: itself, or as URLs, JSON, Python and HTML escape it."""
+    import html
+
     units = sign.encode("utf-16-be", "surrogatepass")
     pairs = (units[place : place + 2] for place in range(0, len(units), 2))
     in_json = "".join(rf"\\{{1,8}}u(?i:{pair.hex()})" for pair in pairs)

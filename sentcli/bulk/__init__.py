@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         single_model,
     )
     from sentcli.bulk.passages import facts_of, passage_rows
-    from sentcli.bulk.stored_texts import stored_texts
+    from sentcli.bulk.stored_texts import open_stored_texts
     from sentcli.bulk.update import Changes, dry_run
 
 FILES = {
@@ -54,7 +54,7 @@ FILES = {
     "engine": ("EncodeSettings", "EncodeTexts", "parse_devices"),
     "files": ("Inputs", "check_target", "manifest_of", "read_checked", "read_inputs", "shard_rows_of", "single_model"),
     "passages": ("facts_of", "passage_rows"),
-    "stored_texts": ("stored_texts",),
+    "stored_texts": ("open_stored_texts",),
     "update": ("Changes", "dry_run"),
 }
 """The files of this package with what others use of them; a file is imported when something of it is asked for."""
@@ -70,6 +70,7 @@ __all__ = [
     "facts_of",
     "manifest_of",
     "open_encoder",
+    "open_stored_texts",
     "parse_devices",
     "passage_rows",
     "read_checked",
@@ -77,7 +78,6 @@ __all__ = [
     "shard_rows_of",
     "single_model",
     "store_files",
-    "stored_texts",
 ]
 
 

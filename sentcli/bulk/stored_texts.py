@@ -205,7 +205,7 @@ def stored_contexts(passages: Passages | None, columns: Mapping[str, Sequence[An
     return contexts
 
 
-def stored_texts(
+def open_stored_texts(
     output: str, encoder: SentenceEncoder | None = None, prompt: str = "", on_long: OnLong = "truncate"
 ) -> StoredTexts | None:
     """Return the texts of a finished directory, which is updated or encoded anew, or None where there is none yet.

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.stored_texts import Hashes, StoredTexts, digests_of, stored_texts
+from sentcli.bulk.stored_texts import Hashes, StoredTexts, digests_of, open_stored_texts
 from sentcli.bulk.vector_settings import check_same_model, settings_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
@@ -224,7 +224,7 @@ def dry_run(encoder: SentenceEncoder, inputs: Inputs, output: str, settings: Enc
     Raises:
         InputError: if there is no directory, it was made otherwise, or the rows cannot be compared.
     """
-    stored = settings.stored or stored_texts(output, encoder, settings.prompt, settings.on_long)
+    stored = settings.stored or open_stored_texts(output, encoder, settings.prompt, settings.on_long)
     if stored is None:
         raise InputError(f"{output} is not there yet: --update would encode all {inputs.survey.rows:,} rows")
     changed = changes_of(encoder, inputs, output, replace(settings, stored=stored))

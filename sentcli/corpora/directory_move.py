@@ -54,7 +54,7 @@ class DirectoryMove(Move):
             InputError: if it is none, is unfinished or damaged, or does not say which model made it.
         """
         place = directory(name)
-        stored = bulk.stored_texts(name)
+        stored = bulk.open_stored_texts(name)
         assert stored is not None  # it has a manifest
         store = VectorDirectory.open(place.path, name)
         return cls(store.origin, store.dimension, CorpusDocuments(name, store.rows), target, place, stored)

@@ -231,7 +231,7 @@ def _encode_texts(
     prompt = encoder.spec.prompt_of_documents(doc_prompt)
     stored = None
     if texts.update:
-        stored = bulk.stored_texts(str(folder), encoder, prompt, settings.on_long)
+        stored = bulk.open_stored_texts(str(folder), encoder, prompt, settings.on_long)
     settings = replace(
         settings,
         prompt=prompt,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
@@ -146,7 +147,7 @@ def encode(
             load=encoder.same_choices(options),
             encode=_cached_encode(encoder, options),
             pool=pool,
-            stored=bulk.stored_texts(output, encoder, prompt, reading.on_long) if updating.update else None,
+            stored=bulk.open_stored_texts(output, encoder, prompt, reading.on_long) if updating.update else None,
             overwrite=replaces,
             resume=writing.resume,
             append=writing.append,
@@ -175,7 +176,8 @@ def encode(
         summary.say(encoder, reading.on_long)
         results = summary.to_dict(encoder)
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
-        protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt}
+        provenance = encoder.provenance()
+        protocol = {**encoder.describe(), **provenance, "prompt": prompt}
         protocol |= {"text_field": reading.text_field, "on_null": reading.on_null, "on_long": reading.on_long}
         protocol |= {
             **passages.protocol(settings.passages),
@@ -183,7 +185,9 @@ def encode(
             "ray": cluster.ray,
             **compression.protocol(),
         }
-        record = Record("encode", name, protocol, results, encoder.environment(), clock.seconds)
+        device, precision = encoder.backend.device, encoder.backend.precision
+        ran_on = partial(environment, device, precision, revision=provenance.get("revision"))
+        record = Record("encode", name, protocol, results, ran_on, clock.seconds)
     return Result.of(record, overview=_overview(results))
 
 

@@ -4,6 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 
 import pytest
 
@@ -77,3 +80,12 @@ def test_a_verb_imports_no_other_verb(modules_of, export):
     _, names = modules_of("encode", "--help")
     assert [name for name in names if name.startswith("sentcli.verbs.")] == ["sentcli.verbs.encode"]
     assert sorted((NOT_NEEDED - {"rich.table"}) & set(names)) == []
+
+
+@pytest.mark.parametrize("package", ["sentcli.bulk", "sentcli.model.modules"])
+def test_what_a_package_imports_on_demand_has_the_name_of_none_of_its_files(package):
+    offering = import_module(package)
+    for file in iter_modules(offering.__path__):
+        import_module(f"{package}.{file.name}")
+    for name in offering.__all__:
+        assert not isinstance(getattr(offering, name), ModuleType), name
