@@ -8,9 +8,9 @@ Every verb of the command line is a function here, with the long names of its op
 import warnings
 from typing import Any
 
-from sentcli.version import __version__
 from sentcli.waiting import wait_briefly
 
+__version__ = "0.1.0"
 wait_briefly()
 # of tqdm in a notebook without ipywidgets, where its bar is text
 warnings.filterwarnings("ignore", message="IProgress not found")

@@ -14,6 +14,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from annotated_doc import Doc
 from annotated_types import Ge, Gt, Le, Lt
 
 from sentcli.errors import InputError, nearest
@@ -163,3 +164,15 @@ class Flag:
     """The names of other arguments that do not go with this one, or ``value:name`` if only this value excludes it."""
     lists: Callable[[], None] | None = None
     """Prints the choices; the command calls it and exits if the value is ``list``."""
+
+
+TextField = Annotated[str, Holds.WORDS, Doc("Column that holds the text.")]
+IdField = Annotated[str | None, Holds.WORDS, Doc("Column that holds the id: id, else _id, else the row number.")]
+PairFields = Annotated[
+    str | None,
+    Holds.WORDS,
+    Flag(metavar="A,B[,C]"),
+    Doc("Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label."),
+]
+Overwrite = Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")]
+Format = Literal["txt", "csv", "tsv", "jsonl", "parquet", "arrow"]

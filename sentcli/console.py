@@ -12,18 +12,17 @@ from io import StringIO
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from sentcli.errors import InputError
-from sentcli.printable import printable_on, safe
-from sentcli.redaction import without_secrets
+from sentcli.printable import printable_on, safe, without_secrets
 from sentcli.remaining import Remaining, duration
-from sentcli.table import Table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
+
+    from sentcli.table import Table
 
 
 class Counted(Protocol):
@@ -135,6 +134,8 @@ def show(table: Table, target: Console | None = None) -> None:
         table: the table.
         target: the console; None is that of results.
     """
+    from rich.table import Table as RichTable
+
     console = target or output()
     drawn = RichTable(title=Text(safe(table.title)), title_justify="left")
     columns = []

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sentcli.redaction import without_secrets
+from sentcli.printable import without_secrets
 
 _NO_MEMORY = (
     "failed to map segment|cannot allocate memory|can't allocate memory|not enough memory|out of memory|bad_alloc"

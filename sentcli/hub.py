@@ -15,22 +15,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, RootModel
-
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder
 from sentcli.io.forms import checked, read_json
 from sentcli.io.graph_files import DATA_ENDINGS, HUB_GRAPHS, ONNX, OPENVINO_NAMES, weights_file
-from sentcli.io.weights import has_weights, weight_files
+from sentcli.io.typed import ValueCheck
+from sentcli.io.weights import ADAPTER, ADAPTER_WEIGHTS, has_weights, inside, weight_files
 
 MAIN = "main"
 """The branch that is taken where no revision is named."""
 CARD = "README.md"
 """The card of a model, which states its licence."""
-ADAPTER = "adapter_config.json"
-ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 OPENVINO_GRAPHS = (HUB_GRAPHS["openvino", "fp32"], *OPENVINO_NAMES["fp32"])
 GRAPHS = (HUB_GRAPHS["onnx", "fp32"], ONNX, *OPENVINO_GRAPHS)
 """Where a repository without weights for torch keeps its graph, the first choice first."""
@@ -46,17 +43,11 @@ _said: set[tuple[HubModel, str]] = set()
 """The newer commits of which this process has said that they are not whole."""
 
 
-def inside(path: str) -> str:
-    """Refuse the path of a module that leaves the folder of its model."""
-    if Path(path).is_absolute() or ".." in Path(path).parts:
-        raise ValueError("a module has to be inside the folder of the model")
-    return path
-
-
-class ModuleEntry(BaseModel):
+@dataclass(frozen=True)
+class ModuleEntry:
     """What is read of an entry of ``modules.json`` to know what has to be fetched."""
 
-    path: Annotated[str, AfterValidator(inside)]
+    path: Annotated[str, ValueCheck(inside)]
     type: str = ""
 
 
@@ -255,7 +246,7 @@ def module_entries(folder: Path) -> list[ModuleEntry]:
     path = folder / "modules.json"
     if not path.exists():
         return [ModuleEntry(path="")]
-    return checked(RootModel[list[ModuleEntry]], read_json(path), path).root or [ModuleEntry(path="")]
+    return checked(list[ModuleEntry], read_json(path), path) or [ModuleEntry(path="")]
 
 
 def needs_code(folder: Path) -> bool:

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 from sentcli import console
 from sentcli.errors import InputError, SentcliError, interruption, one_line
 from sentcli.hub import (
-    ADAPTER,
-    ADAPTER_WEIGHTS,
     CARD,
     GRAPHS,
     HubModel,
@@ -26,7 +24,7 @@ from sentcli.io.atomic import room_explained
 from sentcli.io.graph_files import DATA_ENDINGS, ONNX
 from sentcli.io.places import causes, is_temporary, status_of
 from sentcli.io.served import WAITS, seconds_to_wait
-from sentcli.io.weights import WEIGHT_FILES, weight_files
+from sentcli.io.weights import ADAPTER, ADAPTER_WEIGHTS, WEIGHT_FILES, weight_files
 
 T = TypeVar("T")
 SETTING_ENDINGS = (".json", ".txt", ".model")

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sentcli import __version__
 from sentcli.bounds import whole_number
 from sentcli.errors import SentcliError
-from sentcli.version import __version__
 
 LIBRARIES = (
     "torch", "transformers", "tokenizers", "onnxruntime", "onnxruntime-gpu", "openvino", "numpy", "scipy",

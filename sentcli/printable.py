@@ -1,9 +1,18 @@
-"""Text that may be shown: without what acts on a terminal or a runner, on streams that lack some of its signs."""
+"""Text that may be shown: without secrets, and without what acts on a terminal or a runner of CI.
+
+Keys and passwords are taken out of texts in each encoding in which they come back. A host may quote what it was sent:
+as it is, in percent encoding, escaped in JSON or HTML, or in the base64 of a header. What is cut or shown goes through
+`without_secrets` first, as half a key is one that was printed.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 STRICT = ("strict", "surrogateescape")
@@ -67,3 +76,143 @@ def printable_on(stream: Any) -> Any:
     if getattr(stream, "errors", None) in STRICT and getattr(stream, "encoding", None) is not None:
         return _Replacing(stream)
     return stream
+
+
+MARK = "..."
+"""Stands for a secret."""
+SHORT = 8
+"""Shorter secrets may be words, such as the ``EMPTY`` that servers without keys are given."""
+_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|CONNECTION_STRING|SAS", re.IGNORECASE)
+_NAMES_A_FILE = re.compile(r"(FILE|DIR|PATH|HOME|URL|CREDENTIALS)$", re.IGNORECASE)
+_PARTS = re.compile(r"(?:AccountKey|SharedAccessSignature|sig|Password|password)=([^;&\s]+)")
+"""The secrets inside connection strings and signatures."""
+_USER = re.compile(r"//([^/@\s]+)@")
+_REST = r"[\w.~+/=%\\-]{0,1000}+"
+"""What may follow the beginning of a key."""
+_sent: set[str] = set()
+
+
+def remember(secret: str) -> None:
+    """Note what is sent as a key or password, so that no text that comes back shows it."""
+    if secret:
+        _sent.add(secret)
+
+
+def without_secrets(text: str, *, of_host: bool = False) -> str:
+    """Return a text with `MARK` in place of what was sent as a key, and of the secrets of the environment.
+
+    Args:
+        text: whole: what was cut before may hold a part of a secret.
+        of_host: the text comes from a host, which may quote a short key as well; elsewhere a word is a word.
+    """
+    pattern = _secrets(of_host=of_host)
+    if pattern is None:
+        return text
+    return pattern.sub(MARK, text)
+
+
+def value_without_secrets(value: Any) -> Any:
+    """Return a value of JSON whose texts and names have no secrets of `SHORT` or more characters."""
+    pattern = _secrets(of_host=False)
+    if pattern is None:
+        return value
+    return _cleaned(value, pattern)
+
+
+def _cleaned(value: Any, pattern: re.Pattern[str]) -> Any:
+    """Return a value of JSON with `MARK` in place of what the pattern finds in its texts and names."""
+    if isinstance(value, str):
+        return pattern.sub(MARK, value)
+    if isinstance(value, dict):
+        return {_cleaned(key, pattern): _cleaned(item, pattern) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        if all(isinstance(item, float) for item in value):  # a vector
+            return value
+        return [_cleaned(item, pattern) for item in value]
+    return value
+
+
+def _secrets(*, of_host: bool) -> re.Pattern[str] | None:
+    """Return what finds the secrets that are known now; None if there are none."""
+    long, short = _known()
+    if not of_host:
+        short = set()
+    return _pattern(frozenset(long), frozenset(_sent), frozenset(short))
+
+
+def _known() -> tuple[set[str], set[str]]:
+    """Return the long and the short secrets: of the environment the long ones, and all that was sent."""
+    secrets = set(_sent)
+    for variable, value in os.environ.items():
+        if _VARIABLE.search(variable) and not _NAMES_A_FILE.search(variable):
+            secrets |= {value, *_PARTS.findall(value)}
+        user = _USER.search(value)
+        if user is not None:
+            secrets |= {user[1], user[1].partition(":")[2]}
+    long = {secret for secret in secrets if len(secret) >= SHORT}
+    return long, _sent - long
+
+
+@lru_cache(maxsize=8)
+def _pattern(long: Iterable[str], sent: Iterable[str], short: Iterable[str]) -> re.Pattern[str] | None:
+    """Return what finds secrets in any encoding; None if there are none."""
+    forms: list[str] = []
+    for secret in sorted(long, key=len, reverse=True):
+        forms += _forms(secret)
+    for key in sent:
+        if len(key) > SHORT:  # who quotes it may have cut it: half of it is told anywhere, less at the end of a text
+            half = max(SHORT, (len(key) + 1) // 2)
+            forms += [f"{_signs(key[:half])}{_REST}", rf"{_signs(key[:SHORT])}{_REST}\s{{0,9}}\Z"]
+    forms += [rf"(?<!\w)(?:{_signs(key)}|{re.escape(_base64(key))}=*)(?!\w)" for key in short]
+    if not forms:
+        return None
+    return re.compile("|".join(forms))
+
+
+def _forms(secret: str) -> list[str]:
+    """Return patterns of a secret: with each sign as it is or escaped, in base64 with others around it, as numbers."""
+    raw = secret.encode("utf-8", "surrogateescape")
+    forms = [_signs(secret), f"(?i:{raw.hex()})"]
+    if not secret.isascii():  # UTF-8 that was read as Latin-1
+        forms.append(_signs(raw.decode("latin-1")))
+    # Where three bytes begin in a text is not known; its first and last signs belong to the neighbours as well
+    for before, cut in ((0, 0), (1, 2), (2, 3)):
+        coded = base64.b64encode(bytes(before) + raw).decode("ascii")
+        whole = coded[cut : (before + len(raw)) * 8 // 6]
+        neighbour = "[A-Za-z0-9+/_-]?"
+        forms.append(f"{neighbour if before else ''}{''.join(map(_coded, whole))}{neighbour}(?:=|%3[dD])*")
+    return forms
+
+
+def _base64(secret: str) -> str:
+    return base64.b64encode(secret.encode("utf-8", "surrogateescape")).decode("ascii").rstrip("=")
+
+
+def _coded(sign: str) -> str:
+    """Return a pattern of a sign of base64 in both alphabets."""
+    return {"+": rf"(?:-|{_signs('+')})", "/": rf"(?:_|{_signs('/')})"}.get(sign, sign)
+
+
+def _signs(text: str) -> str:
+    return "".join(map(_sign, text))
+
+
+@lru_cache(maxsize=1024)
+def _sign(sign: str) -> str:
+    """Return a pattern of a sign: itself, or as URLs, JSON, Python and HTML escape it."""
+    import html
+
+    units = sign.encode("utf-16-be", "surrogatepass")
+    pairs = (units[place : place + 2] for place in range(0, len(units), 2))
+    in_json = "".join(rf"\\{{1,8}}u(?i:{pair.hex()})" for pair in pairs)
+    in_url = "".join(f"%(?:25){{0,4}}(?i:{byte:02x})" for byte in sign.encode("utf-8", "surrogateescape"))
+    number = ord(sign)
+    in_html = rf"&#(?:0{{0,6}}{number}|[xX]0{{0,6}}(?i:{number:x}));"
+    forms = [rf"\\{{0,8}}{re.escape(sign)}", in_json, in_url, rf"\\{{1,8}}x(?i:{number:02x})", in_html]
+    if (named := html.escape(sign)) != sign:
+        forms.append(re.escape(named))
+    if sign == " ":
+        forms += [r"\+", r"\s{1,99}"]
+    if sign == "\\":
+        forms[0] = r"\\{1,16}"
+    return f"(?:{'|'.join(forms)})"

@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
-from sentcli.hub import ADAPTER, HubModel
-from sentcli.hub_fetch import fetch
-from sentcli.io.copies import FolderCopy
 from sentcli.io.digests import expanded
-from sentcli.io.places import is_remote
-from sentcli.io.served import Served
-from sentcli.io.word_vectors import word_vector_folder
+from sentcli.io.places import WEB, is_remote, scheme_of
+from sentcli.io.weights import ADAPTER
+
+if TYPE_CHECKING:
+    from sentcli.hub import HubModel
+    from sentcli.io.served import Served
 
 SETTINGS = ("config.json", "modules.json", "export.json", ADAPTER)
 """The files of which a model folder has one."""
@@ -62,19 +62,38 @@ def models_folder() -> Path:
 
 
 @cache
+def _entries() -> str:
+    """Return all entries as TOML."""
+    return (models_folder() / "encoders.toml").read_text("utf-8")
+
+
+@cache
 def zoo() -> dict[str, ZooEntry]:
     """Return all entries by short name."""
     import tomllib
 
-    tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "encoders.toml").read_text("utf-8"))
+    tables: dict[str, dict[str, Any]] = tomllib.loads(_entries())
     return {name: ZooEntry(name=name, **table) for name, table in tables.items()}
 
 
 def _entry_called(name: str) -> ZooEntry | None:
-    """Return the entry of a short name; none has a slash, so that paths are told without reading all of them."""
-    if Path(name).name != name:
+    """Return the entry of a short name; one that heads no table of the file is told without reading it as TOML."""
+    if f"[{name}]" not in _entries() and f'["{name}"]' not in _entries():
         return None
     return zoo().get(name)
+
+
+def served_model(name: str) -> Served | None:
+    """Return the model that an address names, or None if the name is no web address.
+
+    Raises:
+        InputError: if the address does not name a model, or has a user or a query.
+    """
+    if scheme_of(name) not in WEB:
+        return None
+    from sentcli.io.served import Served
+
+    return Served.parse(name)
 
 
 def find_entry(model: str) -> ZooEntry | None:
@@ -95,6 +114,8 @@ def find_entry(model: str) -> ZooEntry | None:
 
 def hub_model(model: str) -> HubModel | None:
     """Return the model of the hub that a short name or hub id stands for; None if it is neither."""
+    from sentcli.hub import HubModel
+
     name, at, revision = model.partition("@")
     entry = zoo().get(name)
     if entry is not None:
@@ -121,6 +142,8 @@ def local_path(model: str) -> Path | None:
 def _is_model(path: Path) -> bool:
     if path.is_dir():
         return any((path / name).exists() for name in SETTINGS)
+    from sentcli.io.word_vectors import word_vector_folder
+
     with suppress(InputError, OSError):
         return word_vector_folder(path).is_dir()
     return False
@@ -180,16 +203,20 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         InputError: if there is no such model, its bytes are not the pinned ones, or it is served elsewhere.
         SentcliError: if the hub or the store cannot be reached.
     """
-    served = Served.parse(model)
+    served = served_model(model)
     if served is not None:
         raise served.lacks("way to do this")
     if is_remote(model):
+        from sentcli.io.copies import FolderCopy
+
         return FolderCopy.open(model).path, None
     path = local_path(model)
     if path is not None and path.is_dir():
         _check_pin(path, _entry_called(model))
         return path, None
     if path is not None:
+        from sentcli.io.word_vectors import word_vector_folder
+
         return word_vector_folder(path), None
     entry, of_hub = find_entry(model), hub_model(model)
     if of_hub is None:
@@ -220,6 +247,8 @@ def _of_hub(model: HubModel, *, native: bool) -> Path:
     """Return the folder of a model of the hub, which is fetched once: later on nobody is asked."""
     folder = model.cached(native=native)
     if folder is None:
+        from sentcli.hub_fetch import fetch
+
         folder = fetch(model, native=native)
     model.note_use(folder.name)
     return folder

@@ -12,11 +12,10 @@ from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import named_models, vectors_of
 from sentcli.analysis.options import INPUT, Load, Output, Rerun, TextField
 from sentcli.analysis.texts import LEAST_ITEMS, short_text
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section

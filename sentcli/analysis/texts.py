@@ -12,7 +12,7 @@ from sentcli.errors import InputError
 from sentcli.io.sources import title_of
 
 if TYPE_CHECKING:
-    from sentcli.io.row_batch import Row
+    from sentcli.io.readers import Row
     from sentcli.io.sampling import Sample
 
 LEAST_ITEMS = 10

@@ -27,17 +27,37 @@ a command that writes something new is a line in its `CASES`.
 
 `io/dataset.py` knows shards, parts and manifests. A shard's bytes may depend on its own rows and the settings only:
 that is what `--resume`, `--shard` and the repair of torn shards rest on. Whatever decides the bytes of a vector belongs
-into `settings` of the manifest; `_settings_of` in `bulk/encode.py` collects it.
+into `settings` of the manifest; `settings_of` in `bulk/vector_settings.py` collects it.
 """
 
-from sentcli.bulk.encode import dry_run, encode_files, open_encoder, store_files
-from sentcli.bulk.encode_summary import EncodeSummary
-from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
-from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs, shard_rows_of
-from sentcli.bulk.passages import facts_of, passage_rows
-from sentcli.bulk.stored_texts import stored_texts
-from sentcli.bulk.update import Changes
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from sentcli.bulk.encode import EncodeSummary, encode_files, open_encoder, store_files
+    from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
+    from sentcli.bulk.files import (
+        Inputs,
+        check_target,
+        manifest_of,
+        read_checked,
+        read_inputs,
+        shard_rows_of,
+        single_model,
+    )
+    from sentcli.bulk.passages import facts_of, passage_rows
+    from sentcli.bulk.stored_texts import open_stored_texts
+    from sentcli.bulk.update import Changes, dry_run
+
+FILES = {
+    "encode": ("EncodeSummary", "encode_files", "open_encoder", "store_files"),
+    "engine": ("EncodeSettings", "EncodeTexts", "parse_devices"),
+    "files": ("Inputs", "check_target", "manifest_of", "read_checked", "read_inputs", "shard_rows_of", "single_model"),
+    "passages": ("facts_of", "passage_rows"),
+    "stored_texts": ("open_stored_texts",),
+    "update": ("Changes", "dry_run"),
+}
+"""The files of this package with what others use of them; a file is imported when something of it is asked for."""
 __all__ = [
     "Changes",
     "EncodeSettings",
@@ -50,11 +70,20 @@ __all__ = [
     "facts_of",
     "manifest_of",
     "open_encoder",
+    "open_stored_texts",
     "parse_devices",
     "passage_rows",
     "read_checked",
     "read_inputs",
     "shard_rows_of",
+    "single_model",
     "store_files",
-    "stored_texts",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what others use on first use (PEP 562)."""
+    for file, names in FILES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{file}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

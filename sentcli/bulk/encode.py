@@ -8,36 +8,122 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sentcli import console
-from sentcli.bulk.encode_summary import EncodeSummary
 from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.outputs import open_output
-from sentcli.bulk.stored_texts import stored_texts
-from sentcli.bulk.update import Changes, changes, require_same_vectors
-from sentcli.cluster.options import ClusterOptions
-from sentcli.encoder.announce import announce, load_encoder
+from sentcli.cluster import ClusterOptions
+from sentcli.encoder import announce, load_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import require_room, room_explained
-from sentcli.io.blocks import BLOCK_ROWS
-from sentcli.io.dataset import Counts
-from sentcli.io.dataset_writer import DatasetWriter
-from sentcli.io.output_formats import DIRECTORY, STDOUT, OutputFormat, output_format
+from sentcli.io.atomic import locked, require_room, room_explained
+from sentcli.io.blocks import BLOCK_ROWS, Block, Counts
 from sentcli.io.places import is_remote
-from sentcli.io.writers import DTYPES, OutputPlan, Vectors
-from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.io.scratch import is_scratch
+from sentcli.io.writers import (
+    DIRECTORY,
+    DTYPES,
+    STDOUT,
+    OutputFormat,
+    OutputPlan,
+    Vectors,
+    Write,
+    open_writer,
+    output_format,
+)
+from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
+    from sentcli.bulk.update import Changes
     from sentcli.cluster.pool import Pool
+    from sentcli.io.dataset_writer import DatasetWriter
+
+
+@dataclass(frozen=True)
+class EncodeSummary:
+    """The result of one call of `encode_files`."""
+
+    output: str
+    rows: int
+    """The number of rows in the output, or in this machine's share of it."""
+    dimension: int
+    rows_before: int
+    """The number of rows that earlier runs had written."""
+    nulls_skipped: int
+    counts: Counts
+    """The counts over the rows that this call encoded."""
+    damaged: list[str]
+    """What was wrong with shards of an earlier run, which were made again."""
+    seconds: float
+    repeated_ids: int = 0
+    """The number of ids that rows of earlier inputs have, to which these were appended."""
+    changes: Changes | None = None
+    """What has changed in a directory that was updated."""
+
+    @property
+    def output_file(self) -> str | None:
+        """The output; None for vectors that stay in memory, whose file is temporary."""
+        return None if is_scratch(Path(self.output)) else self.output
+
+    @property
+    def rows_per_second(self) -> float:
+        """The speed of this call."""
+        return self.counts.rows / max(self.seconds, 1e-9)
+
+    def say(self, encoder: SentenceEncoder, on_long: OnLong) -> None:
+        """Say what was encoded, and warn of rows that were left out or cut."""
+        counts = self.counts
+        if self.changes is not None:
+            console.note(f"{self.output}: {self.changes}")
+        for problem in self.damaged:
+            console.warn(f"{problem}: its shard was made again")
+        before = f", {self.rows_before} were there" if self.rows_before else ""
+        ran = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
+        if encoder.sent is not None:
+            ran = f"{encoder.model} was sent {encoder.sent}"
+        written = f"{self.output_file or 'a frame'} [{self.rows}, {self.dimension}]"
+        console.note(
+            f"{counts.rows} rows{before} -> {written} in {self.seconds:.1f} s "
+            f"({self.rows_per_second:,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty rows; {ran})"
+        )
+        if self.nulls_skipped:
+            console.warn(f"{self.nulls_skipped} rows without text were left out")
+        if counts.truncated:
+            fate = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
+            if on_long == "chunk-mean":
+                fate = "are the mean of their pieces"
+            limit = encoder.spec.max_length
+            console.warn(f"{counts.truncated} rows are longer than {limit} tokens and {fate}")
+
+    def to_dict(self, encoder: SentenceEncoder) -> dict[str, Any]:
+        """Return the results as JSON, with what a model that is served was sent."""
+        counts = self.counts
+        results: dict[str, Any] = {
+            "output": self.output_file,
+            "rows": self.rows,
+            "dimension": self.dimension,
+            "rows_encoded": counts.rows,
+            "rows_skipped": self.nulls_skipped,
+            "distinct": counts.rows - counts.duplicates,
+            "duplicates": counts.duplicates,
+            "empty": counts.empty,
+            "tokens": counts.tokens,
+            "truncated": counts.truncated,
+            "tokens_lost": counts.tokens_lost,
+            "rows_per_second": self.rows_per_second,
+        }
+        if encoder.sent is not None:
+            results["sent"] = asdict(encoder.sent)
+        if self.changes is not None:
+            results |= self.changes.to_dict()
+        return results
 
 
 @contextmanager
@@ -99,18 +185,21 @@ def encode_files(
         rows=inputs.survey.rows,
         dimension=settings.compression.dimension(encoder.dimension),
         column_types=inputs.survey.column_types,
-        settings=_settings_of(encoder, inputs, settings, block_rows, form) if form.keeps_settings else {},
+        settings=_kept_settings(encoder, inputs, settings, block_rows, form),
         dtype=settings.compression.dtype,
     )
     changed = None
     if settings.stored is not None:
+        from sentcli.bulk.update import changes_of
+
         changed = changes_of(encoder, inputs, output, settings, plan.settings)
     with room_explained(_title(output), advice_on_room(output)), open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
         repeated = 0
-        if isinstance(writer, DatasetWriter):
-            _check_same_model(output, writer.manifest.settings, plan.settings)
-            repeated = 0 if is_remote(output) else writer.known_ids(inputs.survey.id_hashes)
+        if form is DIRECTORY:
+            from sentcli.bulk.directory_output import continued
+
+            repeated = continued(output, writer, plan, inputs)
         if repeated:
             console.warn(f"{repeated:,} ids are those of rows that {output} has already: both are kept")
         progress(EncodeStats(texts=writer.rows_before))
@@ -120,7 +209,7 @@ def encode_files(
             "first_number": writer.first_number,
             "columns": list(plan.column_types),
         }
-        if settings.pool is not None and isinstance(writer, DatasetWriter):
+        if settings.pool is not None and not isinstance(writer, FileWriter):
             from sentcli.bulk.on_ray import make_shards
 
             counts = make_shards(settings.pool, inputs, reading, writer, settings, progress)
@@ -134,44 +223,6 @@ def encode_files(
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
     facts = (output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds, repeated, changed)
     return EncodeSummary(*facts)
-
-
-def changes_of(
-    encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings, facts: dict[str, Any] | None = None
-) -> Changes:
-    """Return what an update of a directory would change.
-
-    Args:
-        encoder: the model.
-        inputs: the inputs that `read_inputs` returned.
-        output: the directory.
-        settings: how the rows are encoded and written, with the texts of the directory.
-        facts: the settings of the manifest that would be written, if they were made already.
-
-    Raises:
-        InputError: if the directory was made otherwise, or the rows have no ids by which they can be compared.
-    """
-    assert settings.stored is not None
-    before = settings.stored.manifest.settings
-    facts = facts or _settings_of(encoder, inputs, settings, BLOCK_ROWS, DIRECTORY)
-    require_same_vectors(output, before, facts, encoder.identity)
-    _check_same_model(output, before, facts)
-    return changes(settings.stored, inputs.survey, inputs.blocks())
-
-
-def dry_run(encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings) -> dict[str, Any]:
-    """Say what an update of a directory would change and how long encoding would take, and return it as JSON.
-
-    Raises:
-        InputError: if there is no directory, it was made otherwise, or the rows cannot be compared.
-    """
-    stored = settings.stored or stored_texts(output, encoder, settings.prompt, settings.on_long)
-    if stored is None:
-        raise InputError(f"{output} is not there yet: --update would encode all {inputs.survey.rows:,} rows")
-    changed = changes_of(encoder, inputs, output, replace(settings, stored=stored))
-    seconds = changed.seconds(encoder, settings.prompt)
-    console.note(f"{output}: {changed}, in about {seconds:,.0f} s; nothing was written (--dry-run)")
-    return {**changed.to_dict(), "seconds_estimated": seconds}
 
 
 def store_files(
@@ -215,6 +266,67 @@ def store_files(
     return EncodeSummary(output, rows, dimension, rows_before, inputs.survey.nulls, counts, writer.damaged, seconds)
 
 
+@dataclass
+class FileWriter:
+    """Writes one file or standard output, with the attributes that `encode_files` uses of a `DatasetWriter`."""
+
+    append: Write
+    expected: int
+    missing = None
+    first_row = first_number = rows_before = 0
+    damaged: list[str] = field(default_factory=list)
+
+    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
+        """Append rows."""
+        self.append(block, vectors)
+
+
+@contextmanager
+def open_output(
+    output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings
+) -> Iterator[DatasetWriter | FileWriter]:
+    """Yield the writer of an output; a directory that is replaced is so when all its rows are there.
+
+    Args:
+        output: a path, or ``-`` for standard output.
+        plan: the rows.
+        inputs: where they come from.
+        settings: whether the output is continued, appended to or replaced.
+
+    Raises:
+        InputError: if another process writes it, or it was made otherwise.
+    """
+    message = f"another process encodes into {output}: wait for it, or choose another -o"
+    form = output_format(output)
+    if form is DIRECTORY:
+        from sentcli.bulk.directory_output import open_directory
+
+        with open_directory(output, plan, inputs, settings, message) as writer:
+            yield writer
+        return
+    if form is STDOUT:
+        with open_writer(output, plan) as append:
+            yield FileWriter(append, plan.rows)
+        return
+    path = Path(output)
+    with locked(path.with_name(f".{path.name}.lock"), message):
+        if path.exists() and not settings.overwrite:  # another process has made it since it was checked
+            raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
+        with open_writer(output, plan) as append:
+            yield FileWriter(append, plan.rows)
+
+
+def _kept_settings(
+    encoder: SentenceEncoder, inputs: Inputs, settings: EncodeSettings, block_rows: int, form: OutputFormat
+) -> dict[str, Any]:
+    """Return the settings that the output keeps, which may be none."""
+    if not form.keeps_settings:
+        return {}
+    from sentcli.bulk.vector_settings import settings_of
+
+    return settings_of(encoder, inputs, settings, block_rows, form)
+
+
 def _title(output: str) -> str:
     """Return what messages call an output."""
     return "standard output" if output == "-" else output
@@ -234,38 +346,3 @@ def _require_room(output: str, plan: OutputPlan, rows: int) -> None:
         size //= 2  # which saves little where the texts are different
     path = Path(output)
     require_room(path if form is DIRECTORY else path.parent, size, output)  # a directory may be a disk of its own
-
-
-def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to continue a directory with a model that has changed under the same name and files.
-
-    Raises:
-        InputError: if it makes other vectors of the fixed texts than when the directory was begun.
-    """
-    kept = VectorFacts.read(output, before).canaries
-    made = VectorFacts.read(output, now).canaries
-    if kept is not None and made is not None:
-        kinship, sentence = kept.compare(made)
-        if kinship not in ("equal", "rounding", "another precision"):
-            raise InputError(f"{output} was begun with a model that made other vectors: {sentence}")
-
-
-def _settings_of(
-    encoder: SentenceEncoder, inputs: Inputs, settings: EncodeSettings, block_rows: int, form: OutputFormat
-) -> dict[str, Any]:
-    """Return everything that decides the vectors of a row and their order."""
-    facts = {
-        **VectorFacts.of(encoder, settings.prompt, settings.compression, settings.passages).recorded(),
-        **encoder.describe(),
-        "on_long": settings.on_long,
-        "batch_tokens": settings.batch_tokens or encoder.backend.default_batch_tokens,
-        "block_rows": block_rows,
-        "text_field": inputs.options.text_field,
-        "id_field": inputs.options.id_field,
-        "on_null": inputs.options.on_null,
-    }
-    if inputs.options.nulls:
-        facts["null"] = list(inputs.options.nulls)
-    if form is not DIRECTORY:
-        facts["inputs"] = inputs.identity()
-    return facts

@@ -22,23 +22,22 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.bulk.stored_texts import Pending, StoredTexts
 from sentcli.compression import Compression
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.encoder.vector_facts import Passages
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
-from sentcli.io.blocks import Block
-from sentcli.io.content_digests import text_digests
-from sentcli.io.dataset import Counts, ShardShare
-from sentcli.io.output_formats import DIRECTORY, STDOUT, output_format
+from sentcli.io.blocks import Block, Counts, ShardShare
+from sentcli.io.digests import text_digests
 from sentcli.io.places import is_remote
+from sentcli.io.writers import DIRECTORY, STDOUT, output_format
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
+    from sentcli.bulk.stored_texts import Pending, StoredTexts
     from sentcli.cluster.pool import Pool
+    from sentcli.encoder.vector_facts import Passages
 
 EncodeTexts = Callable[..., Encoded]
 """`SentenceEncoder.encode_distinct`, or what takes its arguments."""

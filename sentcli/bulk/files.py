@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.options import InputOptions, WriteOptions
 from sentcli.errors import InputError, nearest
 from sentcli.io.atomic import check_output
-from sentcli.io.blocks import Block, Survey, blocks, survey
-from sentcli.io.column_types import parse_types
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, holds_manifest, is_manifest, load_manifest
-from sentcli.io.folder import open_folder
-from sentcli.io.formats import say_once
-from sentcli.io.output_formats import DIRECTORY, STDOUT, output_format
+from sentcli.io.blocks import MANIFEST, Block, ShardShare, Survey, blocks, survey
 from sentcli.io.places import is_remote
 from sentcli.io.readers import ReadOptions, rows
-from sentcli.io.sources import Source
+from sentcli.io.sources import Source, say_once
 from sentcli.io.text_inputs import text_sources
-from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, schema_of
-from sentcli.model.passages import PassageRows
+from sentcli.io.writers import DIRECTORY, STDOUT, output_format
+
+if TYPE_CHECKING:
+    from sentcli.io.dataset import Manifest
+    from sentcli.model.passages import PassageRows
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,17 @@ class Inputs:
         if chosen is None:
             return list(self.survey.column_types)
         return list(chosen)
+
+
+def single_model(models: list[str]) -> str:
+    """Return the one model that makes vectors.
+
+    Raises:
+        InputError: if there are several.
+    """
+    if len(models) > 1:
+        raise InputError(f"-m {' -m '.join(models)}: one model makes the vectors; --estimate takes several")
+    return models[0]
 
 
 def read_inputs(
@@ -127,7 +136,11 @@ def read_checked(
     manifest = None
     if (writing.resume or writing.append) and not writing.overwrite:
         manifest = manifest_of(output)
-    types = parse_types(reading.types or [])
+    types: dict[str, str] = {}
+    if reading.types:
+        from sentcli.io.column_types import parse_types
+
+        types = parse_types(reading.types)
     options = ReadOptions(
         reading.text_field,
         reading.id_field,
@@ -179,8 +192,11 @@ def _say_types(survey: Survey) -> None:
 
 def _without_vectors(source: Source, without: tuple[str, ...]) -> Source:
     """Return a source without columns that are not read, among them the vectors of a table that `encode` wrote."""
-    is_table = source.format == "parquet" and not source.packed
-    if is_table and RECORD in metadata_of(source) and EMBEDDING in dict(schema_of(source)):
+    if source.format != "parquet" or source.packed:
+        return replace(source, without=without)
+    from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, schema_of
+
+    if RECORD in metadata_of(source) and EMBEDDING in dict(schema_of(source)):
         without = (*without, EMBEDDING)
         say_once(f"{source.name} was written by encode: its texts are taken, and its vectors are left out")
     return replace(source, without=without)
@@ -225,6 +241,9 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, pa
 
 
 def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
+    from sentcli.io.dataset import PART, PARTIAL, holds_manifest
+    from sentcli.io.folder import open_folder
+
     place = open_folder(path)
     names = [name for name in place.names() if not name.endswith(".lock")]
     if part.of > 1 and MANIFEST in names:
@@ -247,6 +266,9 @@ def manifest_of(output: str) -> Manifest | None:
     """Return the manifest of a directory that is continued, or of one of its parts; None if there is none."""
     if output_format(output) is not DIRECTORY:
         return None
+    from sentcli.io.dataset import is_manifest, load_manifest
+    from sentcli.io.folder import open_folder
+
     folder = open_folder(output)
     manifests = [name for name in sorted(folder.names()) if is_manifest(name)]
     return load_manifest(folder, manifests[0]) if manifests else None

@@ -22,8 +22,8 @@ from sentcli.cluster.pool import Event, Pool
 from sentcli.encoder.loading import require_same_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.blocks import Block, InputPosition, blocks
-from sentcli.io.dataset import Counts, Shard
+from sentcli.io.blocks import Block, Counts, InputPosition, blocks
+from sentcli.io.dataset import Shard
 from sentcli.io.dataset_writer import DatasetWriter, ShardPlace, ShardWriter
 from sentcli.io.folder import Folder, join_folder
 from sentcli.io.places import is_remote

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from sentcli.bounds import Flag, Holds
-from sentcli.io.options import Format, IdField, Overwrite, TextField
+from sentcli.bounds import Flag, Format, Holds, IdField, Overwrite, TextField
 
 if TYPE_CHECKING:
     from sentcli.encoder.vector_facts import Passages

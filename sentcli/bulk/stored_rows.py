@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sentcli.bulk.encode import encode_files
-from sentcli.bulk.encode_summary import EncodeSummary
+from sentcli.bulk.encode import EncodeSummary, encode_files
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
 from sentcli.bulk.stored_texts import StoredTexts, context_columns, stored_contexts

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.io.content_digests import text_digests
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
+from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
 from sentcli.model.passages import context_of, title_columns, title_of
@@ -205,7 +205,7 @@ def stored_contexts(passages: Passages | None, columns: Mapping[str, Sequence[An
     return contexts
 
 
-def stored_texts(
+def open_stored_texts(
     output: str, encoder: SentenceEncoder | None = None, prompt: str = "", on_long: OnLong = "truncate"
 ) -> StoredTexts | None:
     """Return the texts of a finished directory, which is updated or encoded anew, or None where there is none yet.

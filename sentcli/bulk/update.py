@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.bulk.stored_texts import Hashes, StoredTexts, digests_of
+from sentcli import console
+from sentcli.bulk.engine import EncodeSettings
+from sentcli.bulk.files import Inputs
+from sentcli.bulk.stored_texts import Hashes, StoredTexts, digests_of, open_stored_texts
+from sentcli.bulk.vector_settings import check_same_model, settings_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.blocks import Block, Survey
-from sentcli.io.writers import arrow_column
+from sentcli.io.blocks import BLOCK_ROWS, Block, Survey
+from sentcli.io.writers import DIRECTORY, arrow_column
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -189,6 +193,44 @@ def changes(stored: StoredTexts, surveyed: Survey, reader: Iterable[Block]) -> C
     if surveyed.rows and not len(surveyed.id_hashes) and not counted.were_numbers:
         raise InputError(f"the rows of {stored.name} have ids, and these have none: name their column with --id-field")
     return total
+
+
+def changes_of(
+    encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings, facts: dict[str, Any] | None = None
+) -> Changes:
+    """Return what an update of a directory would change.
+
+    Args:
+        encoder: the model.
+        inputs: the inputs that `read_inputs` returned.
+        output: the directory.
+        settings: how the rows are encoded and written, with the texts of the directory.
+        facts: the settings of the manifest that would be written, if they were made already.
+
+    Raises:
+        InputError: if the directory was made otherwise, or the rows have no ids by which they can be compared.
+    """
+    assert settings.stored is not None
+    before = settings.stored.manifest.settings
+    facts = facts or settings_of(encoder, inputs, settings, BLOCK_ROWS, DIRECTORY)
+    require_same_vectors(output, before, facts, encoder.identity)
+    check_same_model(output, before, facts)
+    return changes(settings.stored, inputs.survey, inputs.blocks())
+
+
+def dry_run(encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings) -> dict[str, Any]:
+    """Say what an update of a directory would change and how long encoding would take, and return it as JSON.
+
+    Raises:
+        InputError: if there is no directory, it was made otherwise, or the rows cannot be compared.
+    """
+    stored = settings.stored or open_stored_texts(output, encoder, settings.prompt, settings.on_long)
+    if stored is None:
+        raise InputError(f"{output} is not there yet: --update would encode all {inputs.survey.rows:,} rows")
+    changed = changes_of(encoder, inputs, output, replace(settings, stored=stored))
+    seconds = changed.seconds(encoder, settings.prompt)
+    console.note(f"{output}: {changed}, in about {seconds:,.0f} s; nothing was written (--dry-run)")
+    return {**changed.to_dict(), "seconds_estimated": seconds}
 
 
 def require_same_vectors(name: str, before: dict[str, Any], now: dict[str, Any], identity: EncoderIdentity) -> None:

@@ -14,8 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sentcli import __version__
-from sentcli.analysis import ANALYSES
-from sentcli.cli.base import register
+from sentcli.cli.base import convert_where_needed, register
 from sentcli.printable import safe
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -27,8 +26,13 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 class Verbs(TyperGroup):
     """A group whose commands are made on demand: ``sentcli encode`` imports the module of no other verb."""
 
-    places: Mapping[str, str | type[Verbs]] = {}
+    verbs: Mapping[str, str | type[Verbs]] = {}
     """The ``module:function`` of each verb, or a group of verbs, in the order in which ``--help`` lists them."""
+
+    @property
+    def places(self) -> Mapping[str, str | type[Verbs]]:
+        """Those of `verbs`, or what else a group finds."""
+        return self.verbs
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
@@ -40,6 +44,10 @@ class Verbs(TyperGroup):
             if name not in self.commands:
                 self.commands[name] = _command(name, self.places[name])
         return self.commands.get(cmd_name)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters of the group, with that of ``--help``."""
+        return convert_where_needed(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help page, for which no verb is imported: its first sentence stands in its source."""
@@ -101,7 +109,7 @@ class Data(Verbs):
       sentcli data mine articles-set -m minilm -o triplets.jsonl
     """  # noqa: D301
 
-    places: Mapping[str, str | type[Verbs]] = {
+    verbs: Mapping[str, str | type[Verbs]] = {
         "list": "verbs.data:list_sets",
         "get": "verbs.data:get",
         "verify": "verbs.data:verify",
@@ -124,13 +132,18 @@ class Analyze(Verbs):
       sentcli analyze compare minilm runs/simcse --texts sentences.txt -o compare
     """  # noqa: D301
 
-    places: Mapping[str, str | type[Verbs]] = {name: f"analysis.{place}" for name, place in ANALYSES.items()}
+    @property
+    def places(self) -> Mapping[str, str | type[Verbs]]:
+        """The kinds of analysis."""
+        from sentcli.analysis import ANALYSES
+
+        return {name: f"analysis.{place}" for name, place in ANALYSES.items()}
 
 
 class Sentcli(Verbs):
     """All verbs."""
 
-    places: Mapping[str, str | type[Verbs]] = {
+    verbs: Mapping[str, str | type[Verbs]] = {
         "train": "verbs.train:train",
         "encode": "verbs.encode:encode",
         "index": "verbs.index:index",

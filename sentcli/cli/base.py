@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from sentcli.bounds import Holds
 from sentcli.command.declaration import Argument, Verb, alternatives, data_streams
 from sentcli.errors import SentcliError, broken_library, interruption, lacks_memory, of_memory
 from sentcli.io.digests import CACHE, cache_folder
-from sentcli.redaction import without_secrets
+from sentcli.printable import without_secrets
 
 
 def _methods() -> Iterable[str]:
@@ -103,6 +104,41 @@ def _paths(incomplete: str, end: str) -> list[str]:
     return paths[:200]  # the most paths that are proposed
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """Converts the value of a parameter by Typer's rules, but for values that these would leave as they are.
+
+    Typer imports pydantic for the rules, and builds a validator for each parameter, also for one that was not given.
+    """
+
+    by_rules: Callable[[], Any]
+    """Returns Typer's own conversion."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return a value as the type of a parameter."""
+        takes_list = param.multiple or param.nargs == -1
+        if value is None and takes_list:
+            return ()
+        if value is None or value is param.default:
+            return value
+        kind: Any = str
+        texts = [value]
+        if takes_list:
+            kind = list[str]
+            texts = value
+        if param.type_descriptor.annotation == kind and all(type(text) is str for text in texts):
+            return value
+        return self.by_rules().coerce(value, param=param, ctx=ctx)
+
+
+def convert_where_needed(parameters: list[Any]) -> list[Any]:
+    """Let each parameter of a command take a `Conversion` in place of Typer's own, and return all of them."""
+    for parameter in parameters:
+        by_rules = type(parameter).get_runtime_param.__get__(parameter)
+        parameter.get_runtime_param = partial(Conversion, by_rules)
+    return parameters
+
+
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.", rich_help_panel="Output")]
 
 
@@ -112,6 +148,10 @@ class Command(TyperCommand):
     common: frozenset[str] | None = None
     implied_values: Mapping[str, str] = {}
     """The values of options that are given without one, by their long names."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with that of ``--help``."""
+        return convert_where_needed(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command line."""
@@ -250,7 +290,7 @@ def _show(result: Any) -> None:
 
 def _run(work: Callable[[], None]) -> None:
     """Do the work of a command and turn an error into one message and an exit code."""
-    from sentcli.io.copies import remove_copies
+    from sentcli.io.scratch import remove_scratch
 
     signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -274,7 +314,7 @@ def _run(work: Callable[[], None]) -> None:
             console.fail(message)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:
-        remove_copies()
+        remove_scratch()
 
 
 def _interrupted() -> typer.Exit:

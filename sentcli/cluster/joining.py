@@ -26,7 +26,7 @@ from typing import Any
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, one_line, required
 from sentcli.machine import usable_cores
-from sentcli.redaction import without_secrets
+from sentcli.printable import without_secrets
 
 ANSWER_SECONDS = 10.0
 """How long the address of a cluster may take to accept a connection, and then to answer."""

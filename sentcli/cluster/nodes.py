@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sentcli import __version__
 from sentcli.cluster.joining import require_ray
 from sentcli.errors import InputError, SentcliError, one_line
-from sentcli.version import __version__
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def check_versions(found: list[Node]) -> None:
         from importlib import import_module
 
         try:
-            return str(import_module("sentcli.version").__version__)
+            return str(import_module("sentcli").__version__)
         except ImportError:
             return None
 

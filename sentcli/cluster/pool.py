@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli import console
+from sentcli.cluster import ClusterOptions
 from sentcli.cluster.joining import connected, require_ray
 from sentcli.cluster.nodes import Node, Workers, check_versions, nodes, plan_workers, was_taken_away
-from sentcli.cluster.options import ClusterOptions
 from sentcli.errors import SentcliError, one_line
 from sentcli.machine import usable_cores
 

@@ -18,7 +18,7 @@ shell completes.
 and figures, which `show()` prints and `_repr_html_()` shows in a notebook, a verdict, an exit code. `Result.of` makes
 one of a single JSON object, `Result.of_scores` of the scores of models with the parts that were found beside them.
 
-Write `sentcli/verbs/NAME.py` with one function under `@verb("NAME")`, name it in `Sentcli.places` of `cli/app.py`,
+Write `sentcli/verbs/NAME.py` with one function under `@verb("NAME")`, name it in `Sentcli.verbs` of `cli/app.py`,
 which also sets the order in the help, and in `VERBS` of `sentcli/__init__.py`. Its docstring is the help text and ends
 with examples. Heavy libraries are imported inside the function, because `sentcli --help` must be instant and a test
 checks that. Then run `make docs`, which writes the stub, the page of help texts and the site, and add a page to `docs/`

@@ -157,7 +157,7 @@ def command_line(name: str, arguments: Sequence[Argument], values: Mapping[str, 
         values: of all arguments, without the secret parts of addresses.
     """
     from sentcli.io.sources import is_in_memory
-    from sentcli.redaction import without_secrets
+    from sentcli.printable import without_secrets
 
     options: list[str] = []
     operands: list[str] = []

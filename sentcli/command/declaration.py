@@ -36,7 +36,7 @@ from sentcli.command.arguments import (
     in_utf8,
 )
 from sentcli.errors import InputError, SentcliError
-from sentcli.redaction import value_without_secrets
+from sentcli.printable import value_without_secrets
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")
@@ -242,10 +242,9 @@ def verb(
             try:
                 for argument in declared.arguments:
                     values[argument.name] = checked(argument, values[argument.name])
-                if in_memory is not None:
-                    result: R = in_memory(declared.run, values)
-                    return result
-                return declared.run(values)
+                result: R = declared.run(values) if in_memory is None else in_memory(declared.run, values)
+                getattr(result, "objects", None)  # a caller in Python may keep it long: it says how things are now
+                return result
             except InputError as error:
                 if in_memory is not None and "no such file" in str(error):
                     error.args = (f"{error}; a list of texts in a list, [[...]], is texts for sure",)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sentcli.command.result import Result
-from sentcli.io import copies
+from sentcli.io.scratch import scratch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ def encoded_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str,
         return run(values)
     import pyarrow.parquet as pq
 
-    file = copies.scratch() / "vectors.parquet"
+    file = scratch() / "vectors.parquet"
     try:
         result = run({**values, "output": str(file)})
         frame = pq.read_table(file).to_pandas()

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError
-from sentcli.pages.page import Figure, Section
-from sentcli.table import Table, flat
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
     from sentcli.evaluation.scores import ModelScores
+    from sentcli.pages.page import Figure, Section
     from sentcli.pages.parts import Part
     from sentcli.pages.score_page import Choices
+    from sentcli.table import Table
 
 SCREEN = (100, 20)
 """Characters of a line and lines of the text form of a result."""
@@ -48,20 +48,24 @@ class Record:
     protocol: Mapping[str, Any] = field(default_factory=dict)
     """Every choice that moves the results."""
     results: Any = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    """The versions, the device and the seed, as `machine.environment` returns them."""
+    environment: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
+    """The versions, the device and the seed, as `machine.environment` returns them, or what returns them: reading the
+    versions of libraries takes longer than encoding some texts, and many commands show none of it."""
     seconds: float = 0.0
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further entries."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object."""
+        environment = self.environment
+        if callable(environment):
+            environment = environment()
         return {
             "command": self.command,
             "model": self.model,
             "protocol": self.protocol,
             "results": self.results,
-            "environment": self.environment,
+            "environment": environment,
             "elapsed_seconds": round(self.seconds, 3),
             **self.more,
         }
@@ -71,8 +75,8 @@ class Record:
 class Result:
     """The result of a verb."""
 
-    objects: Sequence[dict[str, Any]]
-    """The JSON objects: one, or one for each model or run."""
+    records: Sequence[Record | dict[str, Any]]
+    """The `objects`, or what they are made of when they are asked for."""
     sections: Sequence[Section] = ()
     """Tables and figures; `show` prints the tables that are not folded."""
     verdict: str = ""
@@ -105,8 +109,8 @@ class Result:
     @classmethod
     def of(cls, record: Record, tables: Iterable[Table] = (), **more: Any) -> Result:
         """Return a result of one JSON object that shows `tables`; `more` are other fields."""
-        sections = [Section(table.title, table=table) for table in tables]
-        return cls(**{"objects": [record.to_dict()], "sections": sections, **more})
+        sections = list(map(_section_of, tables))
+        return cls(**{"records": [record], "sections": sections, **more})
 
     @classmethod
     def of_scores(
@@ -138,9 +142,9 @@ class Result:
             if part.sentence:
                 sentences.append(part.sentence)
             exit_code = max(exit_code, part.exit_code)
-        sections = [Section(table.title, table=table) for table in tables(whole)]
+        sections = list(map(_section_of, tables(whole)))
         return cls(
-            objects=list(map(model_json, whole)),
+            records=list(map(model_json, whole)),
             sections=[*sections, *more_sections],
             verdict="\n".join(sentences),
             exit_code=exit_code,
@@ -153,7 +157,12 @@ class Result:
         """Return the result with the command that has measured its scores, in the JSON and on pages."""
         objects = [{**each, "command_line": command_line} for each in self.objects]
         scores = [replace(of_model, command_line=command_line) for of_model in self.scores]
-        return replace(self, objects=objects, scores=scores)
+        return replace(self, records=objects, scores=scores)
+
+    @cached_property
+    def objects(self) -> list[dict[str, Any]]:
+        """The JSON objects: one, or one for each model or run."""
+        return [record.to_dict() if isinstance(record, Record) else record for record in self.records]
 
     @property
     def tables(self) -> list[Table]:
@@ -164,7 +173,7 @@ class Result:
         """Return the JSON: an object, or a list of them where there are several models or runs."""
         if len(self.objects) == 1:
             return self.objects[0]
-        return list(self.objects)
+        return self.objects
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -227,6 +236,8 @@ class Result:
 
         Of results without a table all that are single values matter.
         """
+        from sentcli.table import Table, flat
+
         values = dict(self.overview)
         has_frame = bool(self.tables) or self.rows is not None
         if not values and not has_frame and isinstance(self._results, Mapping):
@@ -318,6 +329,13 @@ def failed(result: Result, message: str) -> SentcliError:
     error = SentcliError(message)
     error.outcome = result
     return error
+
+
+def _section_of(table: Table) -> Section:
+    """Return a section with a table alone."""
+    from sentcli.pages.page import Section
+
+    return Section(table.title, table=table)
 
 
 def _in_words(value: Any) -> str:

@@ -145,7 +145,7 @@ def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
     Raises:
         InputError: if another model made them, or none is known.
     """
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
     from sentcli.search.vector_file import check_made_by
 
     origin = stored.origin
@@ -166,7 +166,7 @@ def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
 def _texts(corpus: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
     from sentcli.io.readers import ReadOptions
 
     if corpus.model is None:
@@ -195,7 +195,7 @@ def encoded_rows(
         record: what the collection will say about itself.
         compression: how vectors are made smaller; None leaves them as they are.
     """
-    from sentcli.encoder.announce import warn_truncated
+    from sentcli.encoder import warn_truncated
 
     def ids() -> Iterator[str]:
         for block in inputs.blocks(columns=[], block_rows=SENT_ROWS):

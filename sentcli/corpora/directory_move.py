@@ -23,13 +23,14 @@ from sentcli.bulk.stored_texts import StoredTexts
 from sentcli.corpora.indexing import build_index
 from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
 from sentcli.corpora.updating import IndexesToBuild, existing_indexes
-from sentcli.encoder.announce import warn_truncated
+from sentcli.encoder import warn_truncated
 from sentcli.errors import InputError
 from sentcli.io.atomic import require_room, room_explained
-from sentcli.io.dataset import MANIFEST, holds_manifest, read_manifest
+from sentcli.io.blocks import MANIFEST
+from sentcli.io.dataset import holds_manifest, read_manifest
 from sentcli.io.folder import Folder, open_folder
-from sentcli.io.output_formats import DIRECTORY, output_format
 from sentcli.io.places import is_remote
+from sentcli.io.writers import DIRECTORY, output_format
 from sentcli.search import ann
 from sentcli.search.corpus_documents import CorpusDocuments
 from sentcli.search.index import check_recipe
@@ -53,7 +54,7 @@ class DirectoryMove(Move):
             InputError: if it is none, is unfinished or damaged, or does not say which model made it.
         """
         place = directory(name)
-        stored = bulk.stored_texts(name)
+        stored = bulk.open_stored_texts(name)
         assert stored is not None  # it has a manifest
         store = VectorDirectory.open(place.path, name)
         return cls(store.origin, store.dimension, CorpusDocuments(name, store.rows), target, place, stored)

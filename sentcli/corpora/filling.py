@@ -215,7 +215,7 @@ def _encode_texts(
         request: the index, which is refused before anything is encoded if it cannot be built over the vectors.
     """
     from sentcli import bulk
-    from sentcli.encoder.announce import warn_truncated
+    from sentcli.encoder import warn_truncated
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.search import ann
     from sentcli.search.index import check_recipe
@@ -231,7 +231,7 @@ def _encode_texts(
     prompt = encoder.spec.prompt_of_documents(doc_prompt)
     stored = None
     if texts.update:
-        stored = bulk.stored_texts(str(folder), encoder, prompt, settings.on_long)
+        stored = bulk.open_stored_texts(str(folder), encoder, prompt, settings.on_long)
     settings = replace(
         settings,
         prompt=prompt,

@@ -85,7 +85,7 @@ def check_ray(address: str | None, kind: str, folder: str | None) -> None:
 @contextmanager
 def folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     """Yield the folder of the vectors, or what replaces it after the block, when vectors and index are complete."""
-    from sentcli.io.dataset import ShardShare
+    from sentcli.io.blocks import ShardShare
     from sentcli.io.folder import open_folder
 
     place = open_folder(folder)

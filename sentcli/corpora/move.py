@@ -126,7 +126,7 @@ class Move(ABC):
     @cached_property
     def encoder(self) -> SentenceEncoder:
         """The model that it moves to."""
-        from sentcli.encoder.announce import load_encoder
+        from sentcli.encoder import load_encoder
 
         return load_encoder(self.target.model, self.target.load)
 

@@ -75,7 +75,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
 
     def encode(encoder: SentenceEncoder, prompt: str, texts: Sequence[str]) -> Vectors:
         """Take vectors from the cache, and make the others."""
-        from sentcli.encoder.announce import warn_truncated
+        from sentcli.encoder import warn_truncated
         from sentcli.evaluation.evaluated import EvaluatedModel
 
         with console.encoding("encoding", len(set(texts))) as bar:
@@ -89,7 +89,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
 
 def load_query_encoder(models: Sequence[str], corpus: Corpus, options: LoadOptions) -> SentenceEncoder:
     """Load the model that was given, or the one that made the vectors of the corpus."""
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
 
     origin = corpus.origin
     if models:
@@ -111,7 +111,7 @@ def load_stored_model(origin: Provenance, options: LoadOptions) -> tuple[Sentenc
     Raises:
         InputError: if it is unknown, or not on this machine.
     """
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
 
     model = origin.named_model()
     options = origin.in_their_precision(model, origin.load_options(options))

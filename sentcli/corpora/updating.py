@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentcli.io.dataset import MANIFEST
+from sentcli.io.blocks import MANIFEST
 from sentcli.search.ann import FLAT
 from sentcli.search.index import IndexRequest
 from sentcli.search.vector_directory import WORDS_INDEX, VectorDirectory

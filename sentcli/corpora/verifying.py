@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.announce import load_encoder
+from sentcli.encoder import load_encoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import CANARIES, read_manifest
 from sentcli.io.dataset_check import check_dataset, require_whole
 from sentcli.io.folder import open_folder
-from sentcli.io.output_formats import FILES
 from sentcli.io.places import is_remote
+from sentcli.io.writers import FILES
 from sentcli.model.exported import Export, check_files, exports_in
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors

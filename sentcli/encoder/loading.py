@@ -15,19 +15,15 @@ from typing import TYPE_CHECKING
 from sentcli import zoo
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_used
-from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import VISIBLE, hides_gpus, sums_saturate
-from sentcli.model import exported, identity, runtime_check
-from sentcli.model.cross_encoder_files import is_classifier, is_cross_encoder, read_cross_encoder, refuse_classifier
+from sentcli.model import exported, identity
 from sentcli.model.encoding import LoadedModel
+from sentcli.model.exported import WrongRuntimeError
 from sentcli.model.options import LoadOptions, ModelOptions
-from sentcli.model.runtime_check import WrongRuntimeError
-from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec import UNKNOWN_LEFT_OUT, EncoderSpec
 from sentcli.model.spec_files import read_spec
-from sentcli.model.static import UNKNOWN_LEFT_OUT
 from sentcli.model.stored_graphs import has_graphs, names_of_graphs, stored_graph
-from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import TextTokenizer, fit, plain_tokenizer, read_tokenizer
 
 if TYPE_CHECKING:
@@ -52,8 +48,11 @@ def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> Enco
         InputError: if there is no such model, or its folder is damaged.
     """
     folder, entry = zoo.resolve(name)
-    if pairs and options.pooling is None and is_cross_encoder(folder):
-        return read_cross_encoder(folder)
+    if pairs and options.pooling is None:
+        from sentcli.model.cross_encoder_files import is_cross_encoder, read_cross_encoder
+
+        if is_cross_encoder(folder):
+            return read_cross_encoder(folder)
     spec = read_spec(folder, native=entry is not None and entry.native)
     if entry is not None and spec.assumed_pooling:
         spec = spec.with_pooling(entry.pooling).with_normalize(entry.normalize)
@@ -63,6 +62,8 @@ def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> Enco
     if options.pooling is not None:
         spec = spec.with_pooling(options.pooling)
     elif spec.assumed_pooling and entry is None:
+        from sentcli.model.cross_encoder_files import is_classifier, read_cross_encoder, refuse_classifier
+
         if pairs and is_classifier(spec.config):
             return read_cross_encoder(folder)
         refuse_classifier(folder, spec.config)
@@ -157,11 +158,14 @@ def _say_what_is_left_out(name: str, spec: EncoderSpec, notice: Notice) -> None:
     if head is not None:
         notice(f"{name}: {head.name}, the head of a classifier of SetFit, is left out: these are the vectors before it")
     from_head = any(getattr(module, "from_head", False) for module in spec.modules)
-    if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):
-        notice(
-            f"{name}: --pooling cls-head takes the pooler of the checkpoint, which in a plain language model was not "
-            "trained for sentence vectors"
-        )
+    if from_head and has_weights(spec.folder):
+        from sentcli.model.stored_heads import head_is_pooler
+
+        if head_is_pooler(spec.folder):
+            notice(
+                f"{name}: --pooling cls-head takes the pooler of the checkpoint, which in a plain language model was "
+                "not trained for sentence vectors"
+            )
 
 
 def read_text_tokenizer(name: str, options: LoadOptions) -> TextTokenizer:
@@ -170,7 +174,7 @@ def read_text_tokenizer(name: str, options: LoadOptions) -> TextTokenizer:
     Raises:
         InputError: for a model that is served, whose tokenizer is not known.
     """
-    served = Served.parse(name)
+    served = zoo.served_model(name)
     if served is not None:
         raise served.lacks("--passages")
     spec = read_model(name, options)
@@ -216,7 +220,7 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
 
         fallback = options.allow_cpu_fallback
         backend = OnnxBackend(folder, export, device, allow_cpu_fallback=fallback, spec=pooled_by)
-    runtime_check.check(folder, export.sha256, export.probes, export.pad_id, backend)
+    exported.check_runtime(folder, export.sha256, export.probes, export.pad_id, backend)
     if export.quantisation and not export.quantisation.get("reduce_range") and sums_saturate():
         notice(
             f"{folder} was quantised for a processor with VNNI, which this one lacks: its sums may overflow; "
@@ -376,7 +380,7 @@ def require_same_weights(nodes: list[Node], model: str) -> str:
         InputError: for a model that is served, whose host a cluster does not make faster.
         SentcliError: naming a node that lacks the model, or has other weights than the first node.
     """
-    served = Served.parse(model)
+    served = zoo.served_model(model)
     if served is not None:
         raise served.lacks("--ray")
     path = model

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from sentcli import zoo
 from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
-from sentcli.io.in_memory import texts_of
-from sentcli.io.served import Served
 from sentcli.machine import environment
 from sentcli.model import encoding
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.identity import EncoderIdentity
-from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec, WordWeightsSpec
+from sentcli.model.modules import NormalizeSpec, PoolingSpec
 from sentcli.model.options import MIN_LENGTH, Backend, LoadOptions
-from sentcli.model.served import RequestCounts, ServedModel
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, fit, has_stored_positions, position_limit
 
 if TYPE_CHECKING:
+    from sentcli.model.served import RequestCounts, ServedModel
     from sentcli.model.torch_model import TorchEncoder
 
 
@@ -109,8 +108,10 @@ class SentenceEncoder:
     ) -> SentenceEncoder:
         """Load a model as `load` does, whose arguments these are; the first six are fields of the options."""
         name = str(model)
-        served = Served.parse(name)
+        served = zoo.served_model(name)
         if served is not None:
+            from sentcli.model.served import ServedModel
+
             return cls(ServedModel.open(name, served, options))
         spec = loading.read_model(name, options, pairs=pairs)
         if edit is not None:
@@ -128,7 +129,7 @@ class SentenceEncoder:
     @property
     def sent(self) -> RequestCounts | None:
         """Counts of what a model that is served was sent; None for a model on this machine."""
-        if not isinstance(self.loaded, ServedModel):
+        if isinstance(self.loaded, LoadedModel):
             return None
         return self.loaded.sent
 
@@ -139,9 +140,9 @@ class SentenceEncoder:
         Raises:
             InputError: if it is served.
         """
-        if isinstance(self.loaded, ServedModel):
-            raise self.loaded.served.lacks("way to do this")
-        return self.loaded
+        if isinstance(self.loaded, LoadedModel):
+            return self.loaded
+        raise self.loaded.served.lacks("way to do this")
 
     @property
     def tokenizer(self) -> TextTokenizer:
@@ -226,6 +227,8 @@ class SentenceEncoder:
         progress: Progress | bool | None = None,
     ) -> tuple[Vectors, EncodeStats]:
         """Encode like `encode`, and also return the counts of truncated texts, tokens and distinct texts."""
+        from sentcli.io.in_memory import texts_of
+
         if isinstance(sentences, str):
             raise TypeError("encode takes a list of sentences: encode(['...'])")
         sentences = texts_of(sentences)
@@ -384,6 +387,7 @@ class SentenceEncoder:
         """
         import torch
 
+        from sentcli.model.modules import DenseSpec
         from sentcli.model.torch_model import BuiltModule
 
         out_features, in_features = weight.shape
@@ -402,6 +406,7 @@ class SentenceEncoder:
         Raises:
             InputError: if the sentence vector is another than the mean of the transformer's token vectors.
         """
+        from sentcli.model.modules import WordWeightsSpec
         from sentcli.model.torch_model import BuiltModule
 
         spec = self.local.spec
@@ -423,6 +428,7 @@ class SentenceEncoder:
         Raises:
             InputError: if the template is none, or the model has no mask token.
         """
+        from sentcli.model.modules import WordWeightsSpec
         from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
         from sentcli.model.torch_model import BuiltModule
 
@@ -468,9 +474,9 @@ class SentenceEncoder:
         """By what the encoder is known again; its files are looked at each time, for they may have changed."""
         if self._identity is not None:  # of the files from which another process has loaded it
             return self._identity
-        if isinstance(self.loaded, ServedModel):
-            return EncoderIdentity.of_served(self.loaded)
-        return EncoderIdentity.of(self.loaded.spec, self.loaded.tokenizer)
+        if isinstance(self.loaded, LoadedModel):
+            return EncoderIdentity.of(self.loaded.spec, self.loaded.tokenizer)
+        return EncoderIdentity.of_served(self.loaded)
 
     def fingerprint(self) -> str:
         """Return a hash of what determines a vector: weights, tokenizer, modules and maximum length, not the prompt.

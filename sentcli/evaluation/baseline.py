@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sentcli import __version__
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import OwnTask
@@ -21,7 +22,6 @@ from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import Number, read_json_form, write_json
 from sentcli.model.probe_vectors import ProbeVectors
-from sentcli.version import __version__
 
 WORST = 10
 """The queries that are shown, of those that lost."""

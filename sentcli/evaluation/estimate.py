@@ -207,7 +207,7 @@ def _measure(
     compression: Compression,
     prompt: Prompt,
 ) -> Estimate:
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
 
     load_encoder(model, options)  # an export that has to be made first is kept
     started = time.perf_counter()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from sentcli import console
-from sentcli.encoder.announce import load_encoder
+from sentcli.encoder import load_encoder
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError

@@ -30,8 +30,9 @@ from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.scores import AVERAGE
 from sentcli.io.labelled import NAMED_ROWS, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.labelled_kinds import Kind
+from sentcli.io.labelled_records import pair_files
 from sentcli.io.places import is_remote
-from sentcli.io.sources import Source, input_files, is_in_memory, open_source, pair_files
+from sentcli.io.sources import Source, input_files, is_in_memory, open_source
 
 LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from sentcli import console
-from sentcli.encoder.announce import warn_truncated
+from sentcli.encoder import warn_truncated
 from sentcli.evaluation.cache import ScoreCache
 from sentcli.evaluation.evaluated import EvaluatedModel, Task
 from sentcli.evaluation.score_json import record_of, score_of

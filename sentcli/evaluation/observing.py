@@ -20,7 +20,7 @@ from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.sts import similarities
 from sentcli.evaluation.thresholds import Threshold
 from sentcli.io.atomic import check_output
-from sentcli.io.dataset import MANIFEST
+from sentcli.io.blocks import MANIFEST
 from sentcli.io.digests import json_digest
 from sentcli.search.calibration import CALIBRATION, Calibration, LearnedFrom
 from sentcli.search.vector_directory import VectorDirectory

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sentcli import __version__
 from sentcli.io.digests import file_digest
 from sentcli.io.forms import read_json_form, write_json
-from sentcli.version import __version__
 
 SET_MANIFEST = "set.json"
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
 from sentcli.io.labelled import LabelledTable, read_table
-from sentcli.io.sources import pair_files, task_name
+from sentcli.io.labelled_records import pair_files, task_name
 
 SUBSETS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),

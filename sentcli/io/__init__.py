@@ -22,7 +22,7 @@ commands then work without further changes, because `rows` in `io/readers.py`, a
 `io/blocks.py`, stand on top of it. Report every problem as a `DataError` with its line.
 
 A writer is a function in `sentcli/io/writers.py` that yields a `Write`, which takes a block and its vectors. Enter an
-`OutputFormat` with its suffix and what it keeps in `FILES` of `io/output_formats.py`. It must stream: memory may not
+`OutputFormat` with its suffix and what it keeps in `FILES` of `io/writers.py`. It must stream: memory may not
 grow with the number of rows. Files are written through `replacing` from `io/atomic.py`, which renames them into place
 at the end and removes them after an error. Extend the tests in `tests/io/` with a round trip.
 """

@@ -10,9 +10,7 @@ from typing import Any, BinaryIO
 
 from sentcli.errors import DataError, library_errors
 from sentcli.io.packed import DAMAGED
-from sentcli.io.sources import Cursor, Source
-
-BATCH_ROWS = 4096
+from sentcli.io.sources import BATCH_ROWS, Cursor, Source
 
 
 def arrow_batches(source: Source, cursor: Cursor) -> Iterator[tuple[Sequence[int], list[dict[str, Any]]]]:

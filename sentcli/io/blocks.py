@@ -7,22 +7,29 @@ progress bars and file headers know the number of rows.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from operator import add
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
-from sentcli.errors import DataError
-from sentcli.io.column_types import TEXT, Columns, cast, name_of
-from sentcli.io.readers import ReadOptions, row_batches, rows
-from sentcli.io.row_batch import RowBatch
+from sentcli.errors import DataError, InputError
+from sentcli.io.readers import ReadOptions, RowBatch, row_batches, rows
 from sentcli.io.sources import Cursor, Source
+
+if TYPE_CHECKING:
+    from sentcli.io.column_types import Columns
+
+MANIFEST = "manifest.json"
+"""The name of the manifest of a whole directory of shards."""
 
 
 @dataclass
@@ -72,6 +79,61 @@ BLOCK_ROWS = 8192
 """The rows of a block, and the fewest between two positions of a survey."""
 
 
+@dataclass(frozen=True)
+class ShardShare:
+    """The share of the shards that one machine makes: the share `number` of `of`, counted from 1."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> ShardShare:
+        """Read a value of ``--shard`` such as ``1/4``.
+
+        Raises:
+            InputError: for any other text.
+        """
+        numbers = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+        if numbers:
+            share = cls(int(numbers[1]), int(numbers[2]))
+            if 1 <= share.number <= share.of:
+                return share
+        raise InputError(f"--shard {text}: give I/N with I from 1 to N, for example 1/4")
+
+    def shards(self, total: int) -> range:
+        """Return the numbers of the shards in this share, given the number of all shards."""
+        return range(total * (self.number - 1) // self.of, total * self.number // self.of)
+
+    @property
+    def manifest(self) -> str:
+        """The file name of the manifest of this share."""
+        return MANIFEST if self.of == 1 else f"manifest-{self.number:05d}-of-{self.of:05d}.json"
+
+
+Count = Annotated[int, Ge(0), Le(2**40)]
+"""A number of rows or tokens."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The number of some rows, and counts over them."""
+
+    rows: Count = 0
+    empty: Count = 0
+    """The rows whose text is empty or white space."""
+    duplicates: Count = 0
+    """The rows whose text an earlier row of the shard has already."""
+    truncated: Count = 0
+    """The rows that are longer than the maximum length."""
+    tokens_lost: Count = 0
+    """The tokens of these rows that were cut off."""
+    tokens: Count = 0
+    """The tokens that the model ran, which count once for each distinct text."""
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*map(add, astuple(self), astuple(other)))
+
+
 @dataclass
 class Survey:
     """The counts and column types of the inputs, from one pass over them."""
@@ -114,7 +176,7 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
         DataError: for a broken row, or a file without rows.
     """
     surveyed = Survey()
-    columns = Columns(options.types)
+    columns: Columns | None = None
     id_hashes = array("q")
     for batch, before in _batches(sources, options, refuse_empty=True, first_number=first_number):
         is_first = before.place == 0
@@ -125,10 +187,17 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
         surveyed.records += batch.read
         if batch.ids is not None:
             id_hashes.extend(hash(row_id) for row_id in batch.ids if row_id is not None)
-        for name in batch.names():
+        names = batch.names()
+        if names and columns is None:
+            from sentcli.io.column_types import Columns
+
+            columns = Columns(options.types)
+        for name in names:
+            assert columns is not None
             values, untyped = batch.column(name), batch.is_untyped(name)
             columns.extend(name, values, batch.source.name, batch.lines, untyped=untyped)
-    _add_types(surveyed, columns)
+    if columns is not None:
+        _add_types(surveyed, columns)
     if id_hashes:
         surveyed.id_hashes = np.unique(np.array(id_hashes, np.int64))
     surveyed.repeated_ids = len(id_hashes) - len(surveyed.id_hashes)
@@ -139,6 +208,8 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
 
 def _add_types(surveyed: Survey, columns: Columns) -> None:
     """Write the types of the columns into a survey."""
+    from sentcli.io.column_types import TEXT, name_of
+
     surveyed.column_types = columns.types()
     for name, column in columns.texts.items():
         kind = surveyed.column_types[name]
@@ -274,6 +345,11 @@ def _extend(block: Block, batch: RowBatch, part: slice, before: InputPosition, f
 
 def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:
     """Return a block after converting the texts of its columns to values of their types."""
-    for name in block.columns.keys() & casts.keys():
+    names = block.columns.keys() & casts.keys()
+    if not names:
+        return block
+    from sentcli.io.column_types import cast
+
+    for name in names:
         block.columns[name] = cast(block.columns[name], casts[name])
     return block

@@ -1,4 +1,4 @@
-"""Copies of what is elsewhere: temporary files, and in the cache folders of object stores, such as models.
+"""Copies of what is elsewhere: files for the time of a command, and in the cache folders of stores, such as models.
 
 A copied folder is brought up to date whenever it is opened: files that have not changed in the store are kept. The
 record beside it says which files came from the store, and in which state.
@@ -6,19 +6,12 @@ record beside it says which files came from the store, and in which state.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import re
-import shutil
-import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-from pydantic import RootModel
 
 from sentcli import console
 from sentcli.errors import InputError
@@ -28,52 +21,9 @@ from sentcli.io.digests import cache_folder
 from sentcli.io.forms import checked, read_json, write_json
 from sentcli.io.object_stores import RemoteFile
 from sentcli.io.places import STORE_SCHEMES, STORES, Address, Place, scheme_of
+from sentcli.io.scratch import scratch
 
-SCRATCH_PREFIX = "sentcli-remote-"
-_scratch: list[tuple[Path, Any]] = []
-"""The temporary folder of this process, if there is one, and its lock, which ends with the process."""
 _local_files: dict[str, tuple[RemoteFile, Path]] = {}
-
-
-def scratch() -> Path:
-    """Return a new temporary folder, which `remove_copies` deletes; TMPDIR chooses the disk.
-
-    The folders of processes that were killed are deleted.
-    """
-    from filelock import FileLock
-
-    if not _scratch:
-        _clear_abandoned()
-        folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
-        lock = FileLock(folder / ".lock")
-        lock.acquire()
-        _scratch.append((folder, lock))
-        atexit.register(remove_copies)
-    return Path(tempfile.mkdtemp(dir=_scratch[0][0]))
-
-
-def is_scratch(path: Path) -> bool:
-    """Tell whether a file is in the temporary folder of this process."""
-    return any(path.is_relative_to(folder) for folder, _ in _scratch)
-
-
-def _clear_abandoned() -> None:
-    from filelock import FileLock, Timeout
-
-    for lock in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*/.lock"):
-        with suppress(OSError, Timeout):  # it belongs to someone else, or to a process that runs
-            if time.time() - lock.stat().st_mtime > 60:  # before, another process may not have locked it yet
-                with FileLock(lock, timeout=0):
-                    shutil.rmtree(lock.parent, ignore_errors=True)
-
-
-def remove_copies() -> None:
-    """Delete all temporary copies."""
-    _local_files.clear()
-    while _scratch:
-        folder, lock = _scratch.pop()
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
 
 
 def local_name(name: str) -> str:
@@ -107,8 +57,8 @@ def local_file(name: str) -> Place:
     return Place(address, path)
 
 
-class CopiedFiles(RootModel[dict[str, tuple[int | None, str, int | None]]]):
-    """What is recorded of each copied file: its size and version in the store, and when the copy was changed."""
+CopiedFiles = dict[str, tuple[int | None, str, int | None]]
+"""What is recorded of each copied file: its size and version in the store, and when the copy was changed."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +117,7 @@ class FolderCopy(Place):
         """Return the files whose copies have not been changed here, each as it was in the store."""
         path = self._sidecar("json")
         try:
-            record = checked(CopiedFiles, read_json(path, default={}), path).root
+            record = checked(CopiedFiles, read_json(path, default={}), path)
         except InputError:
             return {}  # it is damaged: everything is copied anew
         unchanged: dict[str, RemoteFile] = {}

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field, replace
-from operator import add
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,12 +17,12 @@ from pydantic import Field
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import refuse_link
+from sentcli.io.blocks import MANIFEST, Count, Counts, ShardShare
 from sentcli.io.column_types import name_of
 from sentcli.io.digests import damage
 from sentcli.io.forms import read_json_form
 from sentcli.io.places import Place
 
-MANIFEST = "manifest.json"
 MOST_SHARDS = 1_000_000
 CANARIES = "canaries"
 """The setting that does not decide the vectors but shows them; it differs in the last bits from machine to machine."""
@@ -31,61 +30,6 @@ PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
 SHARD_FILE = re.compile(r"(?:vectors-(\d{5,})\.npy|rows-(\d{5,})\.parquet)")
 PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")
 MANIFEST_LOCK = re.compile(r"\.manifest.*\.lock")
-
-
-@dataclass(frozen=True)
-class ShardShare:
-    """The share of the shards that one machine makes: the share `number` of `of`, counted from 1."""
-
-    number: int = 1
-    of: int = 1
-
-    @classmethod
-    def parse(cls, text: str) -> ShardShare:
-        """Read a value of ``--shard`` such as ``1/4``.
-
-        Raises:
-            InputError: for any other text.
-        """
-        numbers = re.fullmatch(r"(\d+)/(\d+)", text.strip())
-        if numbers:
-            share = cls(int(numbers[1]), int(numbers[2]))
-            if 1 <= share.number <= share.of:
-                return share
-        raise InputError(f"--shard {text}: give I/N with I from 1 to N, for example 1/4")
-
-    def shards(self, total: int) -> range:
-        """Return the numbers of the shards in this share, given the number of all shards."""
-        return range(total * (self.number - 1) // self.of, total * self.number // self.of)
-
-    @property
-    def manifest(self) -> str:
-        """The file name of the manifest of this share."""
-        return MANIFEST if self.of == 1 else f"manifest-{self.number:05d}-of-{self.of:05d}.json"
-
-
-Count = Annotated[int, Ge(0), Le(2**40)]
-"""A number of rows or tokens."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The number of some rows, and counts over them."""
-
-    rows: Count = 0
-    empty: Count = 0
-    """The rows whose text is empty or white space."""
-    duplicates: Count = 0
-    """The rows whose text an earlier row of the shard has already."""
-    truncated: Count = 0
-    """The rows that are longer than the maximum length."""
-    tokens_lost: Count = 0
-    """The tokens of these rows that were cut off."""
-    tokens: Count = 0
-    """The tokens that the model ran, which count once for each distinct text."""
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -158,7 +102,7 @@ class Manifest:
     dtype: Annotated[str, Field(pattern="^(float32|float16|int8|uint8)$")]
     shard_rows: Annotated[int, Field(ge=1)]
     part: ShardShare
-    counts: Counts = Counts()
+    counts: Counts = field(default_factory=Counts)
     shards: list[Shard] = field(default_factory=list)
     """The finished shards, in order."""
     groups: Annotated[list[InputGroup], Field(min_length=1)]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentcli.errors import DataError, InputError, SentcliError, one_line
-from sentcli.io.dataset import MANIFEST, Counts, Manifest, Shard, check_rows, read_manifest, shard_number
+from sentcli.io.blocks import MANIFEST, Counts
+from sentcli.io.dataset import Manifest, Shard, check_rows, read_manifest, shard_number
 from sentcli.io.folder import Folder
 from sentcli.io.writers import mapped_array
 

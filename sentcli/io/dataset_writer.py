@@ -14,8 +14,8 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
-from sentcli.io.blocks import Block
-from sentcli.io.dataset import CANARIES, Counts, InputGroup, Manifest, Shard, ShardShare, read_manifest
+from sentcli.io.blocks import Block, Counts, ShardShare
+from sentcli.io.dataset import CANARIES, InputGroup, Manifest, Shard, read_manifest
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import Folder
 from sentcli.io.forms import write_json

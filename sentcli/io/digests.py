@@ -10,17 +10,26 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
+from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.atomic import regular, replacing
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Digests = npt.NDArray[np.bytes_]
+
 CACHE = "SENTCLI_CACHE"
 """The variable of the environment that names the folder of the cache."""
 SETTLED_NANOSECONDS = 2 * 10**9
 """A file that has not changed for so long gets another time of change when it changes again."""
+DIGEST_BYTES = 16
+"""The size of the digest of a text or a vector, by which equal ones are found among many."""
 MODEL_BYTES = 8 * 2**30
 """The most bytes that the models of a kind may take in the cache; the least recently used are deleted first."""
 
@@ -167,3 +176,22 @@ def least_recently_used(
             total -= size
             to_delete.append(path)
     return to_delete
+
+
+def text_digests(texts: Iterable[str]) -> Digests:
+    """Return a digest of each text ``[n]``."""
+    return _digests(map(methodcaller("encode", "utf-8", "surrogatepass"), texts))
+
+
+def vector_digests(vectors: Iterable[npt.NDArray[Any]]) -> Digests:
+    """Return a digest of each vector ``[n]``, which is contiguous."""
+    return _digests(vector.data for vector in vectors)
+
+
+def _digests(values: Iterable[bytes | memoryview]) -> Digests:
+    import numpy as np
+
+    digests = bytearray()
+    for value in values:
+        digests += hashlib.blake2b(value, digest_size=DIGEST_BYTES).digest()
+    return np.frombuffer(bytes(digests), f"S{DIGEST_BYTES}")

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io import copies, object_stores
+from sentcli.io import object_stores
 from sentcli.io.atomic import check_output, exchange, link, locked, promote, replacing, staging_folder
-from sentcli.io.copies import FolderCopy
+from sentcli.io.blocks import ShardShare
+from sentcli.io.copies import FolderCopy, local_file
 from sentcli.io.dataset import (
     PART,
     Manifest,
     Shard,
-    ShardShare,
     holds_manifest,
     is_manifest,
     is_own,
@@ -30,6 +30,7 @@ from sentcli.io.dataset import (
 )
 from sentcli.io.digests import cache_folder
 from sentcli.io.places import STORE_SCHEMES, STORES, Place, is_remote, scheme_of
+from sentcli.io.scratch import scratch
 from sentcli.io.writers import npy_bytes
 
 
@@ -178,7 +179,7 @@ class RemoteFolder(Folder):
             )
         address = address.rstrip("/")
         files = object_stores.listing(address)
-        path = copies.scratch()
+        path = scratch()
         for name in files:
             if is_manifest(name):
                 object_stores.download(f"{address}/{name}", path / name)
@@ -307,7 +308,7 @@ def join_folder(name: str, manifest: str) -> Folder:
     """
     if is_remote(name):
         object_stores.state(f"{name}/{manifest}")
-        return RemoteFolder(name, copies.scratch())
+        return RemoteFolder(name, scratch())
     if not (Path(name) / manifest).exists():
         raise InputError(
             f"{name} is not there: the output has to be in an object store, or on a file system that all nodes share, "
@@ -330,7 +331,7 @@ def local_place(name: str | Path) -> Place:
     if not is_remote(name) or object_stores.is_pattern(name):
         return Place.of(Path(name))
     if scheme_of(name) not in STORES or not object_stores.listing(name):
-        return copies.local_file(name)
+        return local_file(name)
     copy = FolderCopy.open(name)
     if not holds_manifest(path.name for path in copy.path.iterdir()):
         return copy

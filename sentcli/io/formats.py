@@ -14,18 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import cache
 from itertools import chain, islice
 from typing import Any
 
-from sentcli import console
 from sentcli.errors import DataError, required
-from sentcli.io.arrow_tables import BATCH_ROWS, arrow_batches
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
-from sentcli.io.pages import PageContent, begins_with_facts, is_markdown
-from sentcli.io.sheets import SheetError, sheet_names_and_rows
-from sentcli.io.sources import OF_BINARY, Cursor, Source
+from sentcli.io.sources import BATCH_ROWS, OF_BINARY, Cursor, Source, is_markdown, say_once
 from sentcli.io.text_lines import line_batches, lines_of
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -56,8 +51,8 @@ def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Bat
         DataError: if the file is damaged or not of its format, after what stands before the damage.
     """
     readers: dict[str, Callable[[Source, Cursor], Iterator[Batch]]] = {
-        "parquet": arrow_batches,
-        "arrow": arrow_batches,
+        "parquet": _arrow,
+        "arrow": _arrow,
         "txt": _text,
         "csv": _csv,
         "tsv": _csv,
@@ -112,8 +107,16 @@ def _text(source: Source, cursor: Cursor) -> Iterator[Batch]:
         yield range(first, first + len(lines)), [{"text": line.removesuffix("\r")} for line in lines]
 
 
+def _arrow(source: Source, cursor: Cursor) -> Iterator[Batch]:
+    from sentcli.io.arrow_tables import arrow_batches
+
+    return arrow_batches(source, cursor)
+
+
 def _page(source: Source, cursor: Cursor) -> Iterator[Batch]:
     """Yield the one record of a page, with what its front matter says of it."""
+    from sentcli.io.pages import PageContent, begins_with_facts
+
     if cursor.line:
         return
     lines: list[str] = []
@@ -180,12 +183,6 @@ def _csv_reader(source: Source, cursor: Cursor) -> Any:
     return csv.reader(lines, delimiter=separator, strict=True)
 
 
-@cache
-def say_once(message: str) -> None:
-    """Print a note about a file, which may be read several times."""
-    console.note(message)
-
-
 def say_quoted(source: Source, text: str) -> None:
     """Say that a text of TSV looks as if a program had put it into quotation marks, as pandas and spreadsheets do.
 
@@ -244,6 +241,8 @@ def _sheet_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record
 
 def _sheet_rows(source: Source) -> Iterator[list[Any]]:
     """Yield the rows of the first sheet of a spreadsheet, the names of the columns as text; an empty cell is None."""
+    from sentcli.io.sheets import SheetError, sheet_names_and_rows
+
     purpose = f"{source.name}: a spreadsheet, unless it is saved as csv in UTF-8,"
     required("python_calamine", "python-calamine", "sheets", purpose)
     try:

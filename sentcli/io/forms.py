@@ -9,18 +9,22 @@ from __future__ import annotations
 import errno
 import json
 import math
+import re
 import sys
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, TypeAdapter, ValidationError
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import regular, replacing
-from sentcli.printable import escaped
-from sentcli.redaction import without_secrets
+from sentcli.io.typed import UndecidedError, ValueCheck, made
+from sentcli.printable import escaped, without_secrets
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
 
 DEEPEST = 100
 """The most levels of lists and objects in each other."""
@@ -145,19 +149,23 @@ def _plain(value: Any) -> Any:
     return value
 
 
-Plain = Annotated[Any, AfterValidator(_plain)]
+Plain = Annotated[Any, ValueCheck(_plain)]
 """Any value of JSON without numbers that overflow."""
 Number = Annotated[float, Ge(-LARGEST_NUMBER), Le(LARGEST_NUMBER)]
-Scalar = StrictBool | StrictInt | Number | str | None
-Setting = Scalar | list[Scalar]
-"""A value of a setting."""
-Form = TypeVar("Form", bound=BaseModel)
 Declared = TypeVar("Declared")
-TYPE_NAMES = {"dictionary": "table", "string": "text in quotes", "integer": "whole number", "list": "list"}
+UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
+"""What pydantic calls a key that a model or a dataclass does not have."""
+TYPE_NAMES = {
+    "a valid dictionary": "a table",
+    "a dictionary": "a table",
+    "a valid string": "a text in quotes",
+    "a valid integer": "a whole number",
+    "a valid list": "a list",
+}
 """The names of types in messages, by pydantic's names."""
 
 
-def read_toml(kind: type[Form], file: Path) -> Form:
+def read_toml(kind: type[Declared], file: Path) -> Declared:
     """Read a TOML file of a declared form.
 
     Raises:
@@ -193,9 +201,8 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
     """
     name = name or str(path)
     try:
-        text = contents(path)
-        decode(text)
-        return TypeAdapter(kind).validate_json(text, strict=True)
+        form: Declared = _strictly(kind, contents(path))
+        return form
     except FileNotFoundError as error:
         raise InputError(missing) from error
     except OSError as error:
@@ -204,9 +211,24 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
         problem = str(error)
         if isinstance(error, UnicodeDecodeError):
             problem = "it is not UTF-8 text"
-        elif isinstance(error, ValidationError):
-            problem = problem_of(kind, error)
         raise InputError(f"{name} is damaged ({problem}); {remedy}") from error
+
+
+def _strictly(kind: Any, text: str) -> Any:
+    """Return a JSON text as a dataclass, without any conversion of what stands there.
+
+    Raises:
+        ValueError: if it is not valid JSON, or does not have this form.
+    """
+    value = decode(text)
+    try:
+        return made(kind, value)
+    except UndecidedError:
+        from pydantic import ValidationError
+    try:
+        return _form(kind).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise ValueError(problem_of(kind, error)) from error
 
 
 def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:
@@ -215,9 +237,14 @@ def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:
     Raises:
         DataError: if it does not have this form; the message names `file`.
     """
+    form: Any = kind
     try:
-        form: Any = kind
-        valid: Declared = _form(form).validate_python(value)
+        valid: Declared = made(form, value)
+        return valid
+    except UndecidedError:
+        from pydantic import ValidationError
+    try:
+        valid = _form(form).validate_python(value)
         return valid
     except ValidationError as error:
         raise DataError(file, problem_of(kind, error)) from error
@@ -225,27 +252,38 @@ def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:
 
 @cache
 def _form(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
     return TypeAdapter(kind)
 
 
 def problem_of(kind: Any, error: ValidationError) -> str:
     """Return a message about the first problem: its place in the file, and what was expected there."""
     problems = error.errors()
-    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    first = next((problem for problem in problems if problem["type"] in UNKNOWN_KEY), problems[0])
     parts = first["loc"]
     place = ".".join(map(str, parts))
     match first["type"]:
-        case "extra_forbidden" if len(parts) == 1:
-            keys = [field.alias or name for name, field in kind.model_fields.items()]
+        case "extra_forbidden" | "unexpected_keyword_argument" if len(parts) == 1:
+            keys = _keys(kind)
             return f"unknown key {parts[0]!r}{nearest(str(parts[0]), keys)}; one of: {', '.join(keys)}"
         case "missing":
             return f"{place} is missing"
         case "value_error":
             problem = str(first["ctx"]["error"])
             return f"{place}: {problem}" if place else problem
-    expected = first["msg"].replace("Input should be", "must be").partition(" or instance of ")[0]
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return f"{place} is an unknown key"
+    expected = re.sub(" or (an )?instance of .*", "", first["msg"]).replace("Input should be", "must be")
     for pydantic_name, name in TYPE_NAMES.items():
-        expected = expected.replace(f"valid {pydantic_name}", name)
+        expected = expected.replace(pydantic_name, name)
     subject = f"{place}:" if place else "it"
     value = without_secrets(repr(first["input"]), of_host=True)
     return f"{subject} {expected}, not {value:.60}"
+
+
+def _keys(kind: Any) -> list[str]:
+    """Return the keys that a file of a declared form may have."""
+    if is_dataclass(kind):
+        return [field.name for field in fields(kind)]
+    return [field.alias or name for name, field in kind.model_fields.items()]

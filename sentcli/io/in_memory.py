@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.io import copies
 from sentcli.io.formats import decode_bytes, is_null
 from sentcli.io.places import is_remote
+from sentcli.io.scratch import scratch
 from sentcli.io.sources import FORMATS, IN_MEMORY, is_in_memory
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _is_plain(table: Any) -> bool:
 
 
 def _new_file(name: str) -> Path:
-    path = copies.scratch() / IN_MEMORY / name
+    path = scratch() / IN_MEMORY / name
     path.parent.mkdir()
     return path
 

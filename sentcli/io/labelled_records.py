@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.formats import header, records, say_once
+from sentcli.io.formats import header, records
 from sentcli.io.labelled_kinds import POSITIVE_LISTS, head, is_negative
-from sentcli.io.sources import Source
+from sentcli.io.packed import unpacked_name
+from sentcli.io.sources import FORMATS, Source, say_once
 
 UNUSED = ("pos_scores", "neg_scores", "prompt")
 """Columns beside lists of positives that change what FlagEmbedding trains, and are not used here."""
@@ -111,3 +113,31 @@ def _passage(value: Any) -> Any:
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         return value
     return f"{value.get('title') or ''} {value['text']}".strip()
+
+
+def pair_files(name: str) -> list[str]:
+    """Return the tables in a folder of pairs in the order of their names, or the name itself if it is a file.
+
+    Raises:
+        InputError: if the folder holds no table.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        return [name]
+    suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
+    tables = []
+    for path in sorted(folder.iterdir()):
+        if unpacked_name(path.name).endswith(suffixes):
+            tables.append(str(path))
+    if not tables:
+        raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
+    return tables
+
+
+def task_name(name: str) -> str:
+    """Return the name of a table's task, which is its file name without suffixes."""
+    name = unpacked_name(Path(name).name)
+    for suffix in FORMATS:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name

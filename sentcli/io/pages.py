@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from sentcli.io.packed import unpacked_name
+from sentcli.io.sources import is_markdown
 
-MARKDOWN_SUFFIXES = (".md", ".markdown")
-PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
 FRONT_MATTER = re.compile(r"---[ \t]*\n(.{,65536}?)\n---[ \t]*(\n|$)", re.DOTALL)
 """YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
 TOML_MATTER = re.compile(r"\+\+\+[ \t]*\n(.{,65536}?)\n\+\+\+[ \t]*(\n|$)", re.DOTALL)
@@ -68,7 +65,7 @@ class PageContent:
 
 def front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
     """Return what the front matter of a Markdown file says, if it has one, and the text behind it."""
-    for pattern, value_of in ((FRONT_MATTER, yaml_value), (TOML_MATTER, tomllib.loads)):
+    for pattern, value_of in ((FRONT_MATTER, yaml_value), (TOML_MATTER, _toml_value)):
         found = pattern.match(content)
         if found is None:
             continue
@@ -80,6 +77,13 @@ def front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
             stated = {}
         return stated, content[found.end() :]
     return {}, content
+
+
+def _toml_value(text: str) -> Any:
+    """Return the value of a text of TOML."""
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def begins_with_facts(text: str) -> bool:
@@ -107,11 +111,6 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple | set) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     return str(value)
-
-
-def is_markdown(name: str | Path) -> bool:
-    """Tell whether a file is Markdown, by its suffix in front of one of compression."""
-    return Path(unpacked_name(str(name).lower())).suffix in MARKDOWN_SUFFIXES
 
 
 def headings(text: str) -> list[Heading]:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import ALIASES, SCHEMES, scheme_of_path
-from sentcli.redaction import remember, without_secrets
+from sentcli.printable import remember, without_secrets
 
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""

@@ -14,7 +14,7 @@ from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.forms import decode
 from sentcli.io.places import WEB, Address, whole_name, without_address_secrets
-from sentcli.redaction import remember, value_without_secrets, without_secrets
+from sentcli.printable import remember, value_without_secrets, without_secrets
 
 KEY = "SENTCLI_API_KEY"
 """The variable of the environment with the key, which is sent as a bearer token."""

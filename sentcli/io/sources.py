@@ -15,22 +15,24 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io import copies, object_stores, table_folders
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
 from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed, unpacked_name
 from sentcli.io.places import Place, is_remote
+from sentcli.io.scratch import is_scratch, scratch
 from sentcli.machine import memory_left
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".xlsx": "sheet", ".ods": "sheet",
 }  # fmt: skip
+MARKDOWN_SUFFIXES = (".md", ".markdown")
 PICKLE = "a pickle, which may run code: save the table as Parquet or JSON Lines where it was made"
 FAISS = "perhaps an index of faiss, which has no texts: name their file, or vectors in .npy with the texts beside"
 FIRST_BYTES = {
@@ -57,6 +59,8 @@ FIRST_BYTES = {
 """The kind of a file, in words, by its first bytes."""
 PRINTABLE = {kind for first, kind in FIRST_BYTES.items() if first.isascii() and first.decode().isprintable()}
 """The kinds whose first bytes are letters, so that a text may begin with them."""
+BATCH_ROWS = 4096
+"""The most rows that are read at a time."""
 OF_BINARY = ("parquet", "arrow", "sheet")
 """The formats that are no text."""
 BOM = b"\xef\xbb\xbf"
@@ -180,7 +184,11 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         InputError: if there is no such file.
         SentcliError: if a host fails.
     """
-    place = copies.local_file(name) if is_remote(name) else Place(name, Path(name))
+    place = Place(name, Path(name))
+    if is_remote(name):
+        from sentcli.io.copies import local_file
+
+        place = local_file(name)
     path = place.path
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe
         with path.open("rb") as pipe:
@@ -189,6 +197,8 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         console.refuse_closed("stdin", name)
         return _of_stream(sys.stdin.buffer, "standard input", file_format)
     if path.is_dir():
+        from sentcli.io import table_folders
+
         if table_folders.is_table(path):
             return Source(name, table_folders.as_file(path, name), "arrow")
         several = f"where several are taken a pattern, such as '{path}/*.jsonl'"
@@ -210,7 +220,7 @@ def open_source(name: str, file_format: str | None = None) -> Source:
 
 def _of_stream(stream: BinaryIO, name: str, file_format: str | None) -> Source:
     """Return a temporary copy of what comes through a pipe, which may be compressed."""
-    copy = copies.scratch() / "input"
+    copy = scratch() / "input"
     with copy.open("wb") as handle:
         shutil.copyfileobj(stream, handle)
     with copy.open("rb") as handle:
@@ -242,7 +252,7 @@ def title_of(name: str, path: Path | None = None) -> str:
 
 def is_in_memory(path: Path) -> bool:
     """Tell whether a file holds what was given as an object of Python; its stem is then the name of the argument."""
-    return path.parent.name == IN_MEMORY and copies.is_scratch(path)
+    return path.parent.name == IN_MEMORY and is_scratch(path)
 
 
 def input_files(names: Iterable[str]) -> list[str]:
@@ -257,6 +267,8 @@ def input_files(names: Iterable[str]) -> list[str]:
     files: list[str] = []
     for name in names:
         if is_remote(name):
+            from sentcli.io import object_stores
+
             files += object_stores.matching(name)
         else:
             files += _matching(name)
@@ -308,29 +320,12 @@ def _by_first_bytes(handle: BinaryIO, kinds: Mapping[bytes, str]) -> str | None:
     return None
 
 
-def pair_files(name: str) -> list[str]:
-    """Return the tables in a folder of pairs in the order of their names, or the name itself if it is a file.
-
-    Raises:
-        InputError: if the folder holds no table.
-    """
-    folder = Path(name)
-    if not folder.is_dir():
-        return [name]
-    suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
-    tables = []
-    for path in sorted(folder.iterdir()):
-        if unpacked_name(path.name).endswith(suffixes):
-            tables.append(str(path))
-    if not tables:
-        raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
-    return tables
+def is_markdown(name: str | Path) -> bool:
+    """Tell whether a file is Markdown, by its suffix in front of one of compression."""
+    return Path(unpacked_name(str(name).lower())).suffix in MARKDOWN_SUFFIXES
 
 
-def task_name(name: str) -> str:
-    """Return the name of a table's task, which is its file name without suffixes."""
-    name = unpacked_name(Path(name).name)
-    for suffix in FORMATS:
-        if name.endswith(suffix):
-            return name.removesuffix(suffix)
-    return name
+@cache
+def say_once(message: str) -> None:
+    """Print a note about a file, which may be read several times."""
+    console.note(message)

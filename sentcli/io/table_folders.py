@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import DataError, InputError, library_errors, required
-from sentcli.io import copies
 from sentcli.io.forms import read_json
+from sentcli.io.scratch import scratch
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 """The files by which the datasets library knows a saved data set, and several of them."""
@@ -45,7 +45,7 @@ def as_file(folder: Path, name: str) -> Path:
         splits = sorted(path.name for path in folder.iterdir() if (path / STATE).is_file())
         choices = ", ".join(f"{name}/{split}" for split in splits)
         raise InputError(f"{name} holds several data sets: name one of them, {choices}")
-    path = copies.scratch() / "table.arrow"
+    path = scratch() / "table.arrow"
     with library_errors(lambda why: DataError(name, f"not a readable table ({why})"), InputError, OSError):
         batch_source = _of_lance if _is_lance(folder) else _of_datasets
         batches = batch_source(folder, name)

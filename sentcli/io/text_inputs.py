@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sentcli.errors import InputError
-from sentcli.io.dataset import holds_manifest, read_manifest
-from sentcli.io.folder import Folder, open_folder
-from sentcli.io.formats import say_once
 from sentcli.io.packed import unpacked_name
-from sentcli.io.pages import MARKDOWN_SUFFIXES, PAGE_SUFFIXES, is_markdown
 from sentcli.io.places import STORES, is_remote, scheme_of
-from sentcli.io.sources import FORMATS, Source, input_files, open_source
-from sentcli.io.table_folders import is_table
+from sentcli.io.sources import FORMATS, MARKDOWN_SUFFIXES, Source, input_files, is_markdown, open_source, say_once
+
+if TYPE_CHECKING:
+    from sentcli.io.folder import Folder
 
 OF_MODELS = ("config.json", "modules.json")
 """Files by which the folder of a model is known, whose vocabulary is a text file, too."""
+PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
 
 
 def text_sources(names: Iterable[str], file_format: str | None = None, *, pages: bool = False) -> list[Source]:
@@ -68,8 +68,14 @@ def _files(name: str, *, pages: bool) -> list[str]:
     if is_remote(name):
         may_be_folder = scheme_of(name) in STORES and not Path(name).suffix
     else:
-        may_be_folder = name != "-" and Path(name).is_dir() and not is_table(Path(name))
+        may_be_folder = name != "-" and Path(name).is_dir()
     if not may_be_folder:
+        return [name]
+    from sentcli.io.dataset import holds_manifest
+    from sentcli.io.folder import open_folder
+    from sentcli.io.table_folders import is_table
+
+    if not is_remote(name) and is_table(Path(name)):
         return [name]
     folder = open_folder(name)
     if holds_manifest(folder.names()):
@@ -85,6 +91,8 @@ def _of_shards(folder: Folder) -> list[str]:
     Raises:
         InputError: if it is not finished, or holds no texts.
     """
+    from sentcli.io.dataset import read_manifest
+
     manifest = read_manifest(folder)
     if manifest.rows_done < manifest.rows_total:
         counts = f"{manifest.rows_done:,} of {manifest.rows_total:,} rows"

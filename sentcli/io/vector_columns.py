@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.arrow_tables import open_arrow, read_from_end
-from sentcli.io.formats import records, say_once
+from sentcli.io.formats import records
 from sentcli.io.packed import DAMAGED
-from sentcli.io.sources import Source
+from sentcli.io.sources import Source, say_once
 
 Array = npt.NDArray[Any]
 EMBEDDING = "embedding"

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy.typing as npt
 from annotated_types import MinLen
-from pydantic import Field
 
 from sentcli.errors import InputError, SentcliError, interruption, lacks_memory, library_errors, of_memory
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import read_json_form
+from sentcli.io.typed import ValueCheck
 
 if TYPE_CHECKING:
     import torch
 
     StateDict = dict[str, torch.Tensor]
 
+ADAPTER = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 WEIGHT_FILES = [
     "model.safetensors",
     "model.safetensors.index.json",
@@ -31,11 +33,25 @@ WEIGHT_FILES = [
 ]
 
 
+def inside(path: str) -> str:
+    """Refuse the path of a module that leaves the folder of its model."""
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ValueError("a module has to be inside the folder of the model")
+    return path
+
+
+def _beside(name: str) -> str:
+    """Refuse the name of a file in another folder."""
+    if not re.fullmatch(r"[^/\\]{1,255}", name):
+        raise ValueError(f"{name!r:.60} is no name of a file beside it")
+    return name
+
+
 @dataclass(frozen=True)
 class WeightIndex:
     """The part of the index of weights in several files that is read."""
 
-    weight_map: Annotated[dict[str, Annotated[str, Field(pattern=r"^[^/\\]+$", max_length=255)]], MinLen(1)]
+    weight_map: Annotated[dict[str, Annotated[str, ValueCheck(_beside)]], MinLen(1)]
     """The name of the file of each tensor."""
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from sentcli.errors import InputError, SentcliError, broken_library, one_line, required
-from sentcli.hub import ADAPTER, ADAPTER_WEIGHTS
 from sentcli.io.forms import checked, read_json
-from sentcli.io.weights import has_weights
+from sentcli.io.weights import ADAPTER, ADAPTER_WEIGHTS, has_weights
 
 
-class AdapterSettings(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class AdapterSettings:
     """What is read of ``adapter_config.json``; peft reads the rest."""
 
     peft_type: str
@@ -23,27 +22,26 @@ class AdapterSettings(BaseModel, defer_build=True):
     """The branch, tag or commit of a base model of the hub."""
 
 
-def read(folder: Path) -> AdapterSettings | None:
-    """Return the settings of the adapter in a folder, or None if it has none.
+def read(folder: Path) -> AdapterSettings:
+    """Return the settings of the adapter in a folder.
 
     Raises:
         InputError: if they are damaged, or no settings of peft, or the adapter's weights are missing.
     """
     path = folder / ADAPTER
-    if not path.exists():
-        return None
     settings = checked(AdapterSettings, read_json(path), path)
     if not any((folder / name).exists() for name in ADAPTER_WEIGHTS):
         raise InputError(f"{path} names an adapter whose weights are missing: looked for {', '.join(ADAPTER_WEIGHTS)}")
     return settings
 
 
-def base_folder(folder: Path, settings: AdapterSettings) -> Path:
+def base_folder(folder: Path) -> Path:
     """Return the folder of the model that an adapter belongs to: its own if it has weights, else the one that it names.
 
     Raises:
-        InputError: if that is not on this machine and cannot be fetched.
+        InputError: if that is not on this machine and cannot be fetched, or the adapter is damaged; see `read`.
     """
+    settings = read(folder)
     if (folder / "config.json").exists() and has_weights(folder):
         return folder
     from sentcli import zoo

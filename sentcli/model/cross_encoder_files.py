@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel
 
 from sentcli.errors import InputError
 from sentcli.io.forms import checked
@@ -28,14 +27,15 @@ CLASSIFIER = "ForSequenceClassification"
 Rate = Annotated[float, Ge(0), Le(1)]
 
 
-class ClassifierSettings(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class ClassifierSettings:
     """The fields of ``config.json`` on a classifier: its labels, and its activation as older releases wrote it."""
 
     num_labels: int = 2
     classifier_dropout: Rate | None = None
     hidden_dropout_prob: Rate = 0.0
     id2label: dict[str, Any] | None = None
-    sentence_transformers: PromptSettings = PromptSettings()
+    sentence_transformers: PromptSettings = field(default_factory=PromptSettings)
     sbert_ce_default_activation_function: str | None = None
 
     @property

@@ -8,19 +8,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DeviceMemoryError, InputError, SentcliError
-from sentcli.model.flat import Flat, flatten
-from sentcli.model.forking import drop_lost_threads
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
+from sentcli.waiting import drop_lost_threads
 
 if TYPE_CHECKING:
+    from sentcli.model.flat import Flat
     from sentcli.model.torch_model import TorchEncoder
 
 Index = npt.NDArray[np.intp]
@@ -109,7 +109,7 @@ BUDGET_DIVISOR = 4
 """The budget of a batch is divided by this number where the device has too little memory for it."""
 
 
-Batch = dict[str, npt.NDArray[np.int64]] | Flat
+Batch = Union[dict[str, npt.NDArray[np.int64]], "Flat"]
 """Padded ``input_ids`` and ``attention_mask`` ``[texts, tokens]``, perhaps ``token_type_ids``; or a flat batch."""
 PendingVectors = Callable[[], Vectors]
 """Waits for a batch that was begun, and returns its vectors."""
@@ -117,9 +117,9 @@ PendingVectors = Callable[[], Vectors]
 
 def size_of(batch: Batch) -> tuple[int, int]:
     """Return the number of texts of a batch, and that of its tokens with padding."""
-    if isinstance(batch, Flat):
-        return batch.texts, len(batch.ids)
-    return len(batch["input_ids"]), batch["input_ids"].size
+    if isinstance(batch, dict):
+        return len(batch["input_ids"]), batch["input_ids"].size
+    return batch.texts, len(batch.ids)
 
 
 class Backend(ABC):
@@ -381,6 +381,8 @@ class _Work:
         backend = self.model.backend
         # a text without any token has no place in a flat batch
         if backend.batches == "flat" and tokens.lengths[rows].all():
+            from sentcli.model.flat import flatten
+
             return backend.start(flatten(tokens, rows), self.prompt_length)
         return backend.start(pad(tokens, rows, self.model.tokenizer.pad_id), self.prompt_length)
 

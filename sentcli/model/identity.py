@@ -17,21 +17,22 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sentcli import machine
-from sentcli.hub import ADAPTER, ADAPTER_WEIGHTS
 from sentcli.io.digests import file_digest, json_digest, known_digest
 from sentcli.io.graph_files import named_graphs
-from sentcli.io.weights import has_weights, weight_files
+from sentcli.io.weights import ADAPTER, ADAPTER_WEIGHTS, has_weights, weight_files
 from sentcli.model.exported import Export, exports_in, foreign_graphs, graph_files
 from sentcli.model.folder_keys import CONFIG, KEYS
 from sentcli.model.modules import ModuleSpec
 from sentcli.model.options import LoadOptions
-from sentcli.model.served import ServedModel
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 from sentcli.model.tokenizing import TextTokenizer
+
+if TYPE_CHECKING:
+    from sentcli.model.served import ServedModel
 
 NOT_IN_DIGEST = {
     "folder": "its files are digested, wherever they lie",

@@ -14,8 +14,7 @@ from sentcli.errors import DeviceMemoryError, InputError, SentcliError, lacks_me
 from sentcli.machine import VISIBLE, hides_gpus, usable_cores
 from sentcli.model.encoding import Backend, Batches
 from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
-from sentcli.model.forking import forked
-from sentcli.model.padding import try_padding
+from sentcli.waiting import forked
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
@@ -96,6 +95,8 @@ class OnnxBackend(Backend):
         self.output = SENTENCES if self.head is None else self.head.output
         *_, width = outputs[self.output] or [0]
         if self.head is not None and spec is not None and self.batches == "padded":
+            from sentcli.model.padding import try_padding
+
             # of a graph that another program wrote, no verification has tried it
             _, self.batches = try_padding(self.run, spec.config.get("model_type", ""), self.precision)
         if self.head is None and isinstance(width, int) and width != self.dimension:

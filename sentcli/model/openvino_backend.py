@@ -16,9 +16,9 @@ from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Backend, Batches
 from sentcli.model.exported import SENTENCES, TOKEN_OUTPUTS, Export, check_files
-from sentcli.model.forking import forked, refuse_lost
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch, input_of, pooling_of
 from sentcli.model.padding import try_padding
+from sentcli.waiting import forked, refuse_lost
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.pages import Heading, headings, is_markdown, paths
-from sentcli.io.row_batch import RowBatch
+from sentcli.io.pages import Heading, headings, paths
+from sentcli.io.readers import RowBatch
+from sentcli.io.sources import is_markdown
 from sentcli.model.cutting import Cutter, Span
 
 Context = Literal["none", "title", "headings"]

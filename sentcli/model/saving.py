@@ -13,8 +13,9 @@ from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import read_json, write_json
 from sentcli.io.weights import save_state, save_weights
 from sentcli.model.modules import ClassifierSpec, TruncateSpec
+from sentcli.model.spec import STATIC, UNKNOWN_LEFT_OUT
 from sentcli.model.spec_files import is_model_folder
-from sentcli.model.static import STATIC, STATIC_LENGTH, THEIR_TABLE, UNKNOWN_LEFT_OUT
+from sentcli.model.static import STATIC_LENGTH, THEIR_TABLE
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel

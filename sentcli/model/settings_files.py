@@ -6,11 +6,11 @@ They stand in ``sentence_bert_config.json``, ``config_sentence_transformers.json
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt
-from pydantic import BaseModel
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.forms import checked, read_json
@@ -30,9 +30,12 @@ TEXT_FILES = (
 UNLIMITED_FROM = 10**9
 """From this length on, a tokenizer states none: transformers writes 10^30."""
 Side = Literal["left", "right"]
+REFUSES_OTHERS = {"extra": "forbid"}
+"""The configuration of settings of which no others are supported."""
 
 
-class TokenizerSettings(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class TokenizerSettings:
     """What is read of ``tokenizer_config.json``; transformers reads the rest."""
 
     truncation_side: Side | None = None
@@ -48,9 +51,11 @@ class TokenizerSettings(BaseModel, defer_build=True):
         return int(stated)
 
 
-class ProcessorSettings(BaseModel, extra="forbid", defer_build=True):
+@dataclass(frozen=True)
+class ProcessorSettings:
     """Arguments for the tokenizer, of which these are supported."""
 
+    __pydantic_config__: ClassVar[dict[str, str]] = REFUSES_OTHERS
     truncation_side: Side | None = None
     model_max_length: Annotated[float, Gt(0)] | None = None
     padding_side: Side | None = None
@@ -59,9 +64,11 @@ class ProcessorSettings(BaseModel, extra="forbid", defer_build=True):
     """Has no effect: only fast tokenizers are supported."""
 
 
-class ModelSettings(BaseModel, extra="forbid", defer_build=True):
+@dataclass(frozen=True)
+class ModelSettings:
     """Arguments for the transformer that change no vector in 32-bit floats."""
 
+    __pydantic_config__: ClassVar[dict[str, str]] = REFUSES_OTHERS
     torch_dtype: Any = None
     dtype: Any = None
     attn_implementation: Any = None
@@ -72,7 +79,8 @@ class ModelSettings(BaseModel, extra="forbid", defer_build=True):
     """No code of a folder is ever run."""
 
 
-class TextSettings(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class TextSettings:
     """The content of ``sentence_bert_config.json``."""
 
     max_seq_length: Annotated[int, Ge(1)] | None = None
@@ -89,7 +97,8 @@ class TextSettings(BaseModel, defer_build=True):
         return self.processor_kwargs or self.tokenizer_args or ProcessorSettings()
 
 
-class PromptSettings(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class PromptSettings:
     """The content of ``config_sentence_transformers.json``."""
 
     prompts: dict[str, str | None] | None = None

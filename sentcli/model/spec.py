@@ -7,25 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
-from sentcli.hub import commit_of
-from sentcli.model.modules import (
-    ClassifierSpec,
-    CNNSpec,
-    DenseSpec,
-    LayerMeanSpec,
-    ModuleSpec,
-    NormalizeSpec,
-    PoolingSpec,
-    TruncateSpec,
-    WordWeightsSpec,
-)
-from sentcli.model.static import STATIC
-from sentcli.model.stored_heads import has_batch_norm
+from sentcli.model.modules import ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec
 
+STATIC: Final = "StaticEmbedding"
+"""The name in ``modules.json`` of a table of token vectors; see `sentcli.model.static`."""
+UNKNOWN_LEFT_OUT: Final = "unknown_tokens_left_out"
+"""The key of a description that says whether unknown tokens are left out of the mean, as model2vec does."""
 POOLINGS = {
     "cls": "the last layer's first token",
     "cls-head": "cls through the head that was trained with it (a dense layer and tanh, or two with batch norm)",
@@ -212,23 +203,12 @@ class EncoderSpec(ModelSpec):
     def pooling(self) -> str:
         """The value of ``--pooling`` for this encoder, or a description of a combination that has no name."""
         modules = [module for module in self.modules if not isinstance(module, NormalizeSpec | TruncateSpec)]
-        pooling = next(module for module in modules if module.pools)
-        name = "+".join(pooling.modes) if isinstance(pooling, PoolingSpec) else pooling.name
         first = modules[0]
-        if isinstance(first, LayerMeanSpec):
-            name = _name_of_layers(first, name)
-        elif isinstance(first, WordWeightsSpec):
-            name = "mask" if first.only_token and name == "mean" else f"word-weights+{name}"
-        elif isinstance(first, CNNSpec):
-            has_relu = any(isinstance(module, DenseSpec) and module.on_tokens for module in modules)
-            name = f"cnn-relu+{name}" if has_relu else f"cnn+{name}"
-        for module in modules:
-            if not module.in_sentence_transformers and not module.pools:
-                name += f"+{module.name}"
-        dense = [module for module in modules if isinstance(module, DenseSpec) and not module.on_tokens]
-        if dense and all(layer.from_head for layer in dense):
-            return f"{name}-head"
-        return name + "+dense" * len(dense)
+        if len(modules) == 1 and isinstance(first, PoolingSpec):
+            return "+".join(first.modes)
+        from sentcli.model.modules.naming import pooling_of
+
+        return pooling_of(modules)
 
     @property
     def is_plain_mean(self) -> bool:
@@ -244,7 +224,7 @@ class EncoderSpec(ModelSpec):
     @property
     def scores_pairs(self) -> bool:
         """Whether it is a cross-encoder, whose texts are pairs and whose vectors are their scores ``[n, 1]``."""
-        return any(isinstance(m, ClassifierSpec) for m in self.modules)
+        return any(module.scores_pairs for module in self.modules)
 
     def with_pooling(self, name: str) -> EncoderSpec:
         """Return the spec with another pooling, without the CNN or the dense layers that belong to the old one.
@@ -260,6 +240,8 @@ class EncoderSpec(ModelSpec):
         modules: list[ModuleSpec] = []
         token_pooling = name
         if name in ("first-last-avg", "layer1-last-avg"):
+            from sentcli.model.modules import LayerMeanSpec
+
             start = 0 if name == "first-last-avg" else 1
             between = (0.0,) * (self.layers - start - 1)
             modules.append(LayerMeanSpec(start, (1.0, *between, 1.0)))
@@ -275,6 +257,9 @@ class EncoderSpec(ModelSpec):
     @property
     def _stored_head(self) -> list[ModuleSpec]:
         """The layers of the head that was trained on the [CLS] vector and is stored with the checkpoint."""
+        from sentcli.model.modules import DenseSpec
+        from sentcli.model.stored_heads import has_batch_norm
+
         size = self.hidden_size
         if not has_batch_norm(self.folder):
             return [DenseSpec(size, size, from_head=True)]
@@ -286,7 +271,12 @@ class EncoderSpec(ModelSpec):
     @property
     def revision(self) -> str | None:
         """The commit of a model of the hub."""
-        return commit_of(self.adapter or self.folder)
+        folder = self.adapter or self.folder
+        if "snapshots" not in folder.parts:  # the name of a folder in the hub's cache
+            return None
+        from sentcli.hub import commit_of
+
+        return commit_of(folder)
 
     @property
     def ending(self) -> tuple[ModuleSpec, ...]:
@@ -300,18 +290,6 @@ class EncoderSpec(ModelSpec):
         if normalize:
             return replace(self, modules=(*self.modules, NormalizeSpec()))
         return replace(self, modules=without_normalize(self.modules))
-
-
-def _name_of_layers(layers: LayerMeanSpec, pooling: str) -> str:
-    """Return the name of a mean over layers that a pooling of tokens follows."""
-    weights = layers.weights
-    if weights is not None and pooling == "mean":
-        ends_only = weights[0] == weights[-1] != 0 and not any(weights[1:-1])
-        if ends_only and layers.layer_start == 0:
-            return "first-last-avg"
-        if ends_only and layers.layer_start == 1:
-            return "layer1-last-avg"
-    return f"layers/{pooling}"
 
 
 def without_normalize(modules: tuple[ModuleSpec, ...]) -> tuple[ModuleSpec, ...]:

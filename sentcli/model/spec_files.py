@@ -6,20 +6,18 @@ transformers folder, whose pooling has to be chosen, and a folder of model2vec.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator, BaseModel, RootModel
 
 from sentcli.errors import DataError, InputError
-from sentcli.hub import inside
 from sentcli.io.forms import checked, read_json
-from sentcli.io.weights import SERVE_IT
-from sentcli.model import adapters, static
+from sentcli.io.typed import ValueCheck
+from sentcli.io.weights import ADAPTER, SERVE_IT, inside
 from sentcli.model.folder_keys import CONFIG, MODULE_LIST, refuse_keys, refuse_unknown
-from sentcli.model.modules import MODULES, ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec
+from sentcli.model.modules import ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec, module_called
 from sentcli.model.modules.base import OWN
 from sentcli.model.settings_files import (
     read_prompt_settings,
@@ -27,17 +25,18 @@ from sentcli.model.settings_files import (
     read_tokenizer_settings,
     similarity_of,
 )
-from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec import STATIC, UNKNOWN_LEFT_OUT, EncoderSpec
 
 THEIRS = "sentence_transformers."
 """The prefix of the names of sentence-transformers' modules."""
 
 
-class ModuleEntry(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class ModuleEntry:
     """One module in ``modules.json``."""
 
     type: str
-    path: Annotated[str, AfterValidator(inside)]
+    path: Annotated[str, ValueCheck(inside)]
 
     @property
     def name(self) -> str:
@@ -47,15 +46,12 @@ class ModuleEntry(BaseModel, defer_build=True):
         return self.type.rpartition(".")[2]
 
 
-class ModuleList(RootModel[list[ModuleEntry]]):
-    """The content of ``modules.json``."""
-
-
 Size = Annotated[int, Ge(1), Le(10**8)] | None
 Layers = Annotated[int, Ge(1), Le(1000)] | None
 
 
-class TransformerSizes(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class TransformerSizes:
     """The class and sizes in ``config.json``, without which no model is built; transformers checks the rest."""
 
     architectures: list[str] | None = None
@@ -97,6 +93,8 @@ def read_spec(folder: Path, *, native: bool = False) -> EncoderSpec:
             return _sentence_transformers_spec(folder, native=native)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{folder}: a configuration file of its modules is damaged: {error!r}") from error
+    from sentcli.model import static
+
     if static.is_model2vec(folder):
         return _static_spec(folder, folder, ())
     spec = _transformer(folder, (PoolingSpec(),), whole=folder, native=native)
@@ -106,16 +104,16 @@ def read_spec(folder: Path, *, native: bool = False) -> EncoderSpec:
 def _sentence_transformers_spec(folder: Path, *, native: bool) -> EncoderSpec:
     path = folder / MODULE_LIST
     content = read_json(path)
-    entries = checked(ModuleList, content, path).root
+    entries = checked(list[ModuleEntry], content, path)
     for entry in content:
         refuse_unknown(MODULE_LIST, entry, path)
-    if not entries or entries[0].name not in ("Transformer", static.STATIC):
+    if not entries or entries[0].name not in ("Transformer", STATIC):
         first = entries[0].type if entries else "nothing"
-        raise InputError(f"{folder}: the first module is {first}; only Transformer and {static.STATIC} are supported")
+        raise InputError(f"{folder}: the first module is {first}; only Transformer and {STATIC} are supported")
     transformer = folder / entries[0].path
     named = [entry for entry in entries[1:] if entry.name != "Dropout"]  # dropout is for training
     modules = tuple(_read_module(entry, folder) for entry in named)
-    if entries[0].name == static.STATIC:
+    if entries[0].name == STATIC:
         spec = _static_spec(transformer, folder, modules)
     else:
         if not any(module.pools for module in modules):
@@ -168,14 +166,16 @@ def _static_spec(table: Path, folder: Path, modules: tuple[ModuleSpec, ...]) -> 
         folder: the folder of the model.
         modules: what follows on the mean.
     """
+    from sentcli.model import static
+
     rule = static.read_rule(table)
     if rule.normalize is not None:  # model2vec's own file says it, whatever modules.json lists
         modules = tuple(module for module in modules if not isinstance(module, NormalizeSpec))
     if rule.normalize:
         modules = (*modules, NormalizeSpec())
-    config = {"model_type": static.STATIC, **static.table_sizes(table)}
+    config = {"model_type": STATIC, **static.table_sizes(table)}
     if rule.leaves_out_unknown:
-        config[static.UNKNOWN_LEFT_OUT] = True
+        config[UNKNOWN_LEFT_OUT] = True
     modules = (PoolingSpec(("mean",)), *modules)
     spec = EncoderSpec(table, modules, max_length=rule.max_length, config=config, unknown_keys=rule.unknown_keys)
     return _with_prompts(spec, folder)
@@ -190,8 +190,12 @@ def _transformer(folder: Path, modules: tuple[ModuleSpec, ...], *, whole: Path, 
         whole: the folder of the model.
         native: see `read_spec`.
     """
-    adapter = adapters.read(folder)
-    base = folder if adapter is None else adapters.base_folder(folder, adapter)
+    base = folder
+    has_adapter = (folder / ADAPTER).exists()
+    if has_adapter:
+        from sentcli.model import adapters
+
+        base = adapters.base_folder(folder)
     config = read_config(base, missing_config(whole), native=native)
     left_out = config.pop("auto_map", None)
     texts = read_text_settings(folder)
@@ -203,7 +207,7 @@ def _transformer(folder: Path, modules: tuple[ModuleSpec, ...], *, whole: Path, 
         lowercase=bool(texts.do_lower_case),
         truncation_side=texts.processor.truncation_side or tokenizer.truncation_side,
         tokenizer_length=tokenizer.limit,
-        adapter=None if adapter is None else folder,
+        adapter=folder if has_adapter else None,
         config=config,
         has_code=bool(left_out),
         unknown_keys=tuple(unknown),
@@ -276,8 +280,9 @@ def read_config(folder: Path, missing: str, *, native: bool = False) -> dict[str
 def _read_module(entry: ModuleEntry, folder: Path) -> ModuleSpec:
     name = entry.name
     path = folder / entry.path
-    if name in MODULES:
-        return MODULES[name].read(path)
+    module = module_called(name)
+    if module is not None:
+        return module.read(path)
     if name.startswith(OWN):
         raise InputError(
             f"{folder}: module {name} is not one of this package: import the file that defines it first, or run "

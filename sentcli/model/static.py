@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
-from pydantic import BaseModel
 
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import regular
 from sentcli.io.forms import checked, read_json
 from sentcli.model.folder_keys import CONFIG, STATIC_CONFIG, refuse_keys
+from sentcli.model.spec import STATIC
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-STATIC: Final = "StaticEmbedding"
-"""The name of the module in ``modules.json``."""
 STATIC_LENGTH = 2**20
 """The maximum length in tokens, since nothing limits it."""
 TABLE = "embedding.weight"
@@ -35,11 +33,10 @@ THEIR_TABLE = "embeddings"
 TABLE_FILE = "model.safetensors"
 """The file of the table, the weights and the rows of tokens."""
 TABLES = (TABLE, THEIR_TABLE)
-UNKNOWN_LEFT_OUT: Final = "unknown_tokens_left_out"
-"""The key of a description that says whether unknown tokens are left out of the mean, as model2vec does."""
 
 
-class StaticSettings(BaseModel, defer_build=True):
+@dataclass(frozen=True)
+class StaticSettings:
     """What model2vec says in its ``config.json``."""
 
     normalize: bool | None = None

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
-from sentcli.model import static
-from sentcli.model.modules import WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH
+from sentcli.model.spec import UNKNOWN_LEFT_OUT
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
@@ -252,7 +251,9 @@ def fit(
     limit = _limit(backend, spec, pad_id, max_length, stated)
     side = spec.truncation_side or (backend.truncation or {}).get("direction", "right").lower()
     dropped = characters = None
-    if spec.config.get(static.UNKNOWN_LEFT_OUT):
+    if spec.config.get(UNKNOWN_LEFT_OUT):
+        from sentcli.model import static
+
         dropped = static.unknown_token(backend)
         characters = static.most_characters(backend, limit)
     return TextTokenizer(
@@ -291,7 +292,7 @@ def _vocabulary(backend: Any, spec: EncoderSpec) -> int | None:
     """
     words = spec.config.get("vocab_size")
     largest = max(backend.get_vocab().values(), default=0)
-    weighted = min((len(module.vocab) for module in spec.modules if isinstance(module, WordWeightsSpec)), default=None)
+    weighted = min((module.vocabulary for module in spec.modules if module.vocabulary is not None), default=None)
     if weighted is not None and largest >= weighted:
         raise InputError(f"{spec.folder}: its WordWeights name {weighted} tokens, fewer than its tokenizer has")
     if not isinstance(words, int) or largest < words:

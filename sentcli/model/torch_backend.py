@@ -24,11 +24,11 @@ from sentcli.model.ahead import PendingCopy, queued_to, runs_ahead
 from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, PendingVectors, Vectors, size_of
 from sentcli.model.flat import Flat, padded_alone
 from sentcli.model.flat_attention import FlatInputs, Kernel
-from sentcli.model.forking import drop_lost_threads, forked
 from sentcli.model.options import LoadOptions
 from sentcli.model.padding import try_padding
 from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, plain_tokenizer, put_into_template
 from sentcli.precision import PRECISIONS, check_precision
+from sentcli.waiting import drop_lost_threads, forked
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec

@@ -21,11 +21,10 @@ from sentcli.machine import sums_saturate
 from sentcli.model import encoding
 from sentcli.model.cards import public_name
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import Export
+from sentcli.model.exported import Export, Probes
 from sentcli.model.identity import ModelSource, model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.probe_vectors import ProbeVectors
-from sentcli.model.runtime_check import Probes
 from sentcli.model.saving import write_tokenizer_json
 from sentcli.model.tokenizing import fit, pad, read_tokenizer
 from sentcli.onnx_export import graph, transformer, verify

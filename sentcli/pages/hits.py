@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sentcli.io.atomic import replacing
-from sentcli.printable import escaped, safe
-from sentcli.redaction import without_secrets
+from sentcli.printable import escaped, safe, without_secrets
 from sentcli.search.corpus import PLACE_COLUMNS, has_passages
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.dataset import Count
+from sentcli.io.blocks import Count
 from sentcli.io.forms import Number, read_json_form, write_json
 from sentcli.model.identity import EncoderIdentity
 from sentcli.model.spec import Similarity

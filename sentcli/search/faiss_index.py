@@ -15,12 +15,12 @@ from pydantic import Field
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
-from sentcli.model.forking import drop_lost_threads
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Blocks, Vectors, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
 from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
 from sentcli.search.node_rows import NodeRows
+from sentcli.waiting import drop_lost_threads
 
 OPQ_ROUNDS = 10
 OPQ_ROWS = 16_384

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import refuse_link
-from sentcli.io.dataset import Count
+from sentcli.io.blocks import Count
 from sentcli.io.digests import damage
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.model.spec import Similarity

@@ -14,7 +14,7 @@ from typing import Any
 
 from sentcli.errors import InputError, SentcliError, library_errors, one_line, required
 from sentcli.io.atomic import NoRoomError, require_room, room_explained
-from sentcli.redaction import remember
+from sentcli.printable import remember
 
 SCHEME = "milvus:"
 SECONDS = 20

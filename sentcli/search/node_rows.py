@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sentcli.errors import DataError
 from sentcli.io.atomic import replacing
-from sentcli.io.content_digests import Digests, vector_digests
+from sentcli.io.digests import vector_digests
 from sentcli.io.writers import mapped_array
 from sentcli.search.neighbours import AnyVectors, Integers, Mask, Neighbours
+
+if TYPE_CHECKING:
+    from sentcli.io.digests import Digests
 
 DEAD = -1
 """The row of a node whose row is gone."""

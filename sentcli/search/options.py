@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 from annotated_types import Ge, Le
 
 from sentcli import console
-from sentcli.bounds import Flag, Holds
+from sentcli.bounds import Flag, Format, Holds
 from sentcli.errors import InputError, nearest
-from sentcli.io.options import Format
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import ModelSpec, Similarity
 

@@ -17,13 +17,13 @@ from sentcli.io.dataset import holds_manifest
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
 from sentcli.io.forms import decode
-from sentcli.io.output_formats import FILES
 from sentcli.io.packed import PACKED
 from sentcli.io.places import Place, is_remote
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
+from sentcli.io.writers import FILES
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows

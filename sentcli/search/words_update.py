@@ -7,7 +7,7 @@ from itertools import compress
 
 import numpy as np
 
-from sentcli.io.content_digests import text_digests
+from sentcli.io.digests import text_digests
 from sentcli.search.bm25 import BM25, cut
 from sentcli.search.document_words import DocumentWords, together
 from sentcli.search.neighbours import Integers

@@ -11,8 +11,7 @@ from sentcli.evaluation.beir_files import beir_file, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.formats import records
-from sentcli.io.pages import MARKDOWN_SUFFIXES
-from sentcli.io.sources import Source
+from sentcli.io.sources import MARKDOWN_SUFFIXES, Source
 from sentcli.io.text_inputs import visible_files
 from sentcli.search.words import MARKS
 from sentcli.testset.documents import (

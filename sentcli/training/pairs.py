@@ -17,9 +17,9 @@ from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
 from sentcli.io.labelled import LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import Kind, Layout, layouts
-from sentcli.io.labelled_records import columns_of
+from sentcli.io.labelled_records import columns_of, pair_files, task_name
 from sentcli.io.readers import ReadOptions, rows
-from sentcli.io.sources import open_source, pair_files, task_name
+from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
 from sentcli.training.data import Subset, TrainingSentences, file_facts
 

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 from filelock import FileLock
-from pydantic import BaseModel, Field, StrictInt, ValidationError
+from pydantic import BaseModel, Field, StrictBool, StrictInt, ValidationError
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular, replacing
-from sentcli.io.forms import Number, Plain, Setting, checked, contents, decode, problem_of
+from sentcli.io.forms import Number, Plain, checked, contents, decode, problem_of
 from sentcli.processes import is_first
 
 METRICS_FILE = "metrics.jsonl"
@@ -30,6 +30,9 @@ IDENTITY_FILE = "run.json"
 """The file with everything that decides the weights of a run."""
 RESULTS_FILE = "results.jsonl"
 """The file of results in the folder of a sweep."""
+Scalar = StrictBool | StrictInt | Number | str | None
+Setting = Scalar | list[Scalar]
+"""A value of a setting."""
 
 
 class RunFile(BaseModel, extra="allow"):

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 from sentcli import console
 from sentcli.adapting.options import AdaptOptions
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
-from sentcli.io.options import Overwrite
 from sentcli.machine import environment
 from sentcli.model.options import Model
 

@@ -6,11 +6,10 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, PairFields
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.io.labelled_kinds import Kind
-from sentcli.io.options import PairFields
 from sentcli.model.options import OptionalModel
 
 

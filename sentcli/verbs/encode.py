@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
@@ -12,25 +13,30 @@ from annotated_types import Ge
 from sentcli import console
 from sentcli.bounds import Holds
 from sentcli.bulk.options import InputOptions, PassageOptions, UpdateOptions, VectorOptions, WriteOptions
-from sentcli.cluster.options import ClusterOptions
+from sentcli.cluster import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.in_memory import encoded_in_memory
 from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
-from sentcli.compression import Compression
-from sentcli.encoder.announce import prompt_of_rows
 from sentcli.errors import InputError
 from sentcli.machine import environment, threads
 from sentcli.model.options import SERVED_HELP, LoadOptions
-from sentcli.verbs.encode_check import check_vectors, single_model
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.encoder.vector_facts import Passages
+    from sentcli.model.passages import PassageRows
 
 
 TAKES_LONG = 50_000
 """The rows from which encoding takes long enough to say what slows it down."""
+
+
+def _in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
+    """Run the verb from Python; without an output its result holds the rows and their vectors."""
+    from sentcli.command.in_memory import encoded_in_memory
+
+    return encoded_in_memory(run, values)
 
 
 @verb(
@@ -39,7 +45,7 @@ TAKES_LONG = 50_000
         "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
-    in_memory=encoded_in_memory,
+    in_memory=_in_memory,
 )
 def encode(
     inputs: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="INPUT...", positional=True)] = None,
@@ -96,11 +102,14 @@ def encode(
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301
     if check is not None:
+        from sentcli.verbs.encode_check import check_vectors
+
         return check_vectors(check, model, options, (prompt_name, prompt))
     from sentcli import bulk
-    from sentcli.io.dataset import ShardShare
-    from sentcli.io.folder import rows_so_far
-    from sentcli.io.output_formats import DIRECTORY, output_format
+    from sentcli.compression import Compression
+    from sentcli.encoder import prompt_of_rows
+    from sentcli.io.blocks import ShardShare
+    from sentcli.io.writers import DIRECTORY, output_format
 
     if not inputs:
         raise InputError("missing INPUT...; see sentcli encode --help")
@@ -110,7 +119,7 @@ def encode(
         if not estimate:
             raise InputError("missing --output / -o; see sentcli encode --help")
         return estimated(inputs, model, options, reading, writing, vectors, (prompt_name, prompt))
-    name = single_model(model)
+    name = bulk.single_model(model)
     is_directory = output_format(output) is DIRECTORY
     _check_ray(cluster, is_directory=is_directory)
     names = [] if devices is None else bulk.parse_devices(devices)
@@ -119,7 +128,7 @@ def encode(
     bulk.check_target(output, overwrite=replaces, resume=writing.resume, append=writing.append, part=share)
     _check_update(updating, is_directory=is_directory)
 
-    cut = bulk.passage_rows(name, options, passages, lambda spec: spec.chosen_prompt(prompt_name, prompt))
+    cut, cut_facts = _passages(name, options, passages, (prompt_name, prompt))
     files, shard_rows = bulk.read_checked(inputs, output, reading, writing, cut, update=updating.update)
     rows = files.survey.rows
     clock = Clock()
@@ -133,12 +142,12 @@ def encode(
             batch_tokens=batch_tokens,
             on_long=reading.on_long,
             compression=compression,
-            passages=bulk.facts_of(cut),
+            passages=cut_facts,
             devices=names,
             load=encoder.same_choices(options),
             encode=_cached_encode(encoder, options),
             pool=pool,
-            stored=bulk.stored_texts(output, encoder, prompt, reading.on_long) if updating.update else None,
+            stored=bulk.open_stored_texts(output, encoder, prompt, reading.on_long) if updating.update else None,
             overwrite=replaces,
             resume=writing.resume,
             append=writing.append,
@@ -155,7 +164,11 @@ def encode(
         place = str(output)
 
         def so_far() -> dict[str, Any]:
-            return rows_so_far(place, overwrite=replaces) if is_directory else {}
+            if not is_directory:
+                return {}
+            from sentcli.io.folder import rows_so_far
+
+            return rows_so_far(place, overwrite=replaces)
 
         interrupted = kept_if_interrupted(Record("encode", name), clock, so_far)
         with interrupted, console.resumable(output, can=is_directory), console.encoding("encoding", rows) as bar:
@@ -163,7 +176,8 @@ def encode(
         summary.say(encoder, reading.on_long)
         results = summary.to_dict(encoder)
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
-        protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt}
+        provenance = encoder.provenance()
+        protocol = {**encoder.describe(), **provenance, "prompt": prompt}
         protocol |= {"text_field": reading.text_field, "on_null": reading.on_null, "on_long": reading.on_long}
         protocol |= {
             **passages.protocol(settings.passages),
@@ -171,8 +185,22 @@ def encode(
             "ray": cluster.ray,
             **compression.protocol(),
         }
-        record = Record("encode", name, protocol, results, encoder.environment(), clock.seconds)
+        device, precision = encoder.backend.device, encoder.backend.precision
+        ran_on = partial(environment, device, precision, revision=provenance.get("revision"))
+        record = Record("encode", name, protocol, results, ran_on, clock.seconds)
     return Result.of(record, overview=_overview(results))
+
+
+def _passages(
+    model: str, options: LoadOptions, passages: PassageOptions, prompt: tuple[str | None, str | None]
+) -> tuple[PassageRows | None, Passages | None]:
+    """Return what cuts documents into passages, and what manifests say of it; None twice if each row is a document."""
+    if not passages.passages:
+        return None, None
+    from sentcli import bulk
+
+    cut = bulk.passage_rows(model, options, passages, lambda spec: spec.chosen_prompt(*prompt))
+    return cut, bulk.facts_of(cut)
 
 
 def estimated(
@@ -186,6 +214,7 @@ def estimated(
 ) -> Result:
     """Say what encoding will take with each model, and write nothing."""
     from sentcli import bulk
+    from sentcli.compression import Compression
     from sentcli.evaluation.estimate import estimate_encoding
 
     clock = Clock()

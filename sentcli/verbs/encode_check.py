@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sentcli import console
+from sentcli import bulk, console
 from sentcli.command.result import Clock, Record, Result, failed
-from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 
 
@@ -30,7 +29,7 @@ def check_vectors(
         console.note(note)
     if models is None:
         return Result.of(record)
-    model = single_model(models)
+    model = bulk.single_model(models)
     kinship, sentence = kinship_of(name, verified, model, options, prompt)
     record = replace(record, results={**verified.results, "model_is": kinship}, seconds=clock.seconds)
     message = f"{model} and the model of {name}: {sentence}"
@@ -38,14 +37,3 @@ def check_vectors(
         raise failed(Result.of(record), f"{message}; their vectors do not compare")
     console.note(message)
     return Result.of(record)
-
-
-def single_model(models: list[str]) -> str:
-    """Return the one model that makes vectors.
-
-    Raises:
-        InputError: if there are several.
-    """
-    if len(models) > 1:
-        raise InputError(f"-m {' -m '.join(models)}: one model makes the vectors; --estimate takes several")
-    return models[0]

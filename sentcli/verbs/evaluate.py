@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite, PairFields
 from sentcli.bulk.options import PassageOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Result
@@ -18,7 +18,6 @@ from sentcli.command.scoring import scores_if_interrupted
 from sentcli.errors import InputError
 from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions, ThresholdOptions
 from sentcli.io.labelled_kinds import Kind
-from sentcli.io.options import Overwrite, PairFields
 from sentcli.model.options import LoadOptions, Models
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli import console
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError, MissingExtraError
-from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions, Model, ModelOptions
 from sentcli.table import Table
 
@@ -67,7 +66,7 @@ def export(
       sentcli export -m minilm -o minilm-hub --layout hub --precision int8
       sentcli encode sentences.txt -o vectors.npy -m minilm-int8
     """  # noqa: D301
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
     from sentcli.io.atomic import check_kept, check_output
     from sentcli.machine import environment
 

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import PassageOptions, TextOptions
 from sentcli.bulk.passages import passage_rows
-from sentcli.cluster.options import ClusterOptions
+from sentcli.cluster import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
 from sentcli.corpora.filling import TextInput, fill, read_texts
 from sentcli.corpora.indexing import check_ray, folder_of_vectors, index_request, with_queries
 from sentcli.corpora.updating import indexes_to_build
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
 from sentcli.search.options import DatabaseOptions, IndexOptions
 from sentcli.verbs.index_results import build_all, check_indexes, compare_collection, write_collection
@@ -141,7 +140,7 @@ def index(
 def _dry_run(texts: TextInput, model: str | None, options: LoadOptions, doc_prompt: str | None) -> Result:
     """Say what an update would change and how long encoding would take; nothing is written."""
     from sentcli import bulk
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
 
     clock = Clock()
     texts.check_model(model)
@@ -182,7 +181,7 @@ def _loading(
     cluster: ClusterOptions,
 ) -> AbstractContextManager[tuple[SentenceEncoder | None, Pool | None]]:
     """Load the model where it is needed, and workers on a cluster where texts are encoded."""
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.encoder import load_encoder
 
     if model is None or (texts is None and request is None):
         return nullcontext((None, None))

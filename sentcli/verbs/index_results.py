@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli import console
-from sentcli.cluster.options import ClusterOptions
+from sentcli.cluster import ClusterOptions
 from sentcli.cluster.pool import open_cluster
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.corpora.indexing import build_index

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.table import Table
 
 if TYPE_CHECKING:

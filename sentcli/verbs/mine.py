@@ -8,10 +8,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, IdField, Overwrite, PairFields, TextField
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, failed
-from sentcli.io.options import IdField, Overwrite, PairFields, TextField
 from sentcli.mining.options import MiningOptions
 from sentcli.model.options import DocPrompt, LoadOptions, Model, QueryPrompt
 from sentcli.table import Table

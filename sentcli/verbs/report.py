@@ -11,13 +11,12 @@ from sentcli import console
 from sentcli.analysis.models import named_models, sts_tasks
 from sentcli.analysis.options import NOT_LOADED_SO, Data, TextField, TextsFile
 from sentcli.analysis.texts import read_rows
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.command.scoring import with_comparisons
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
-from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages.options import PageOptions
 from sentcli.pages.page import Section

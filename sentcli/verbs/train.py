@@ -10,7 +10,7 @@ from annotated_doc import Doc
 
 from sentcli import console
 from sentcli.bounds import Holds
-from sentcli.cluster.options import ClusterOptions
+from sentcli.cluster import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError

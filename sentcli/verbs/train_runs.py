@@ -17,7 +17,7 @@ from sentcli.training import view as training_view
 from sentcli.training.sweep_view import SweepView, sweep_table
 
 if TYPE_CHECKING:
-    from sentcli.cluster.options import ClusterOptions
+    from sentcli.cluster import ClusterOptions
     from sentcli.training.prepare import Prepared
     from sentcli.training.records import Summary
     from sentcli.training.request import TrainRequest

@@ -260,7 +260,7 @@ def test_a_damaged_directory_is_refused(name, model, tmp_path, invoke):
 def test_a_directory_that_another_process_replaced_is_not_mixed_with_what_was_read(
     model, tmp_path, invoke, monkeypatch
 ):
-    from sentcli.bulk import encode as module
+    from sentcli.bulk import update as module
 
     corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
     write(corpus, [{"id": "a", "text": "the cat"}, {"id": "b", "text": "the dog"}])

@@ -47,7 +47,7 @@ def test_help_imports_nothing_heavy():
         "import sys\nfrom sentcli.cli import main\nsys.argv = ['sentcli', '--help']\n"
         "try:\n    main()\nexcept SystemExit as error:\n    assert not error.code\n"
         "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy', 'jinja2', "
-        "'aiohttp', 'fsspec', 'matplotlib'}\n"
+        "'aiohttp', 'fsspec', 'matplotlib', 'pydantic', 'tomllib', 'filelock'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

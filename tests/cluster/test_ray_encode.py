@@ -206,7 +206,8 @@ def test_a_node_with_another_version_is_named_before_the_work(own_cluster, encod
     cluster = own_cluster(1)
     foreign = tmp_path / "foreign"
     shutil.copytree(Path(sentcli.__file__).parent, foreign / "sentcli")
-    (foreign / "sentcli" / "version.py").write_text('__version__ = "9.9.9"\n')
+    package = foreign / "sentcli" / "__init__.py"
+    package.write_text(package.read_text().replace(sentcli.__version__, "9.9.9"))
     cluster.add_node(**cluster.common, num_cpus=2, node_name="odd", env_vars={"PYTHONPATH": str(foreign)})
     failed = encode(source, "-o", tmp_path / "v", "--ray", cluster.address, check=1)
     assert re.search(rf"node .*9\.9\.9.*{re.escape(sentcli.__version__)}", message_of(failed))

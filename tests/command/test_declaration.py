@@ -29,7 +29,7 @@ def test_the_keywords_are_the_long_names_of_the_flags(name):
 
 
 def test_every_verb_is_a_command():
-    assert {name.replace("_", "-") for name in sentcli.VERBS} <= set(Sentcli.places)
+    assert {name.replace("_", "-") for name in sentcli.VERBS} <= set(Sentcli.verbs)
 
 
 def test_no_module_takes_the_name_of_a_verb():

@@ -11,9 +11,9 @@ from sentcli import SentenceEncoder
 from sentcli.cli.base import _message
 from sentcli.errors import InputError, SentcliError, lacks_memory, required
 from sentcli.evaluation import transfer, transfer_data
-from sentcli.io.output_formats import output_format
 from sentcli.io.sources import input_files
 from sentcli.io.weights import load_weights
+from sentcli.io.writers import output_format
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_downstream
 from tests.io.test_formats import POINTER

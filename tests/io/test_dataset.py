@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.blocks import Block
-from sentcli.io.dataset import Counts, InputGroup, ShardShare
+from sentcli.io.blocks import Block, Counts, ShardShare
+from sentcli.io.dataset import InputGroup
 from sentcli.io.dataset import read_manifest as manifest_of
 from sentcli.io.dataset_check import check_dataset, require_whole
 from sentcli.io.dataset_writer import DatasetWriter

@@ -147,13 +147,13 @@ def test_several_inputs_are_one_sequence(file):
 
 
 def test_standard_input_is_read_twice_and_then_removed(monkeypatch):
-    from sentcli.io.copies import remove_copies
+    from sentcli.io.scratch import remove_scratch
 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
     source = open_source("-")
     assert survey([source], ReadOptions()).rows == 2
     assert read(source)[1] == ["a", "b"]
-    remove_copies()
+    remove_scratch()
     assert not source.path.exists()
 
 

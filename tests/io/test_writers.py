@@ -17,8 +17,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.blocks import Block
 from sentcli.io.forms import write_json
-from sentcli.io.output_formats import open_writer, output_format
-from sentcli.io.writers import OutputPlan
+from sentcli.io.writers import OutputPlan, open_writer, output_format
 from tests.examples import examples
 
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")

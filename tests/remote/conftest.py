@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from sentcli.io import copies, object_stores
+from sentcli.io import object_stores
+from sentcli.io.scratch import remove_scratch
 
 BUCKET = "corpora"
 KEY, SECRET = "AKIASENTCLITESTS", "a-secret-of-forty-signs-that-nobody-sees"
@@ -155,7 +156,7 @@ def store(server, variables, monkeypatch):
         for item in page.get("Contents", []):
             server.delete(item["Key"])
     server.client.delete_bucket(Bucket=BUCKET)
-    copies.remove_copies()
+    remove_scratch()
     object_stores._filesystem.cache_clear()
 
 
@@ -220,7 +221,7 @@ def web():
     object_stores._filesystem.cache_clear()
     yield told
     http.shutdown()
-    copies.remove_copies()
+    remove_scratch()
     object_stores._filesystem.cache_clear()
 
 

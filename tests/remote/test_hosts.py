@@ -9,7 +9,8 @@ import pytest
 
 from sentcli.data.get import download
 from sentcli.errors import SentcliError
-from sentcli.io import copies, object_stores
+from sentcli.io import object_stores
+from sentcli.io.scratch import remove_scratch
 from tests.bulk.outputs import message_of
 
 
@@ -61,7 +62,7 @@ def host(monkeypatch):
     yield start
     for each in hosts:
         each.socket.close()
-    copies.remove_copies()
+    remove_scratch()
     object_stores._filesystem.cache_clear()
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sentcli.io.blocks import Block
-from sentcli.io.dataset import Counts, InputGroup
+from sentcli.io.blocks import Block, Counts
+from sentcli.io.dataset import InputGroup
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
 from sentcli.io.writers import OutputPlan

@@ -13,11 +13,10 @@ from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import named_models
 from sentcli.analysis.options import INPUT, NOT_LOADED_SO, Limit, Models, Output, TextField
 from sentcli.analysis.texts import check_sample, read_rows
-from sentcli.bounds import Holds, whole_number
+from sentcli.bounds import Holds, Overwrite, whole_number
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Section

@@ -13,11 +13,10 @@ from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import check_distinct, named_models, stored_vectors, vectors_of
 from sentcli.analysis.options import INPUT, Limit, Load, Output, Rerun, Seed, TextField
 from sentcli.analysis.texts import read_rows
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names

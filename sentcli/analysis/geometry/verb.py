@@ -27,10 +27,10 @@ from sentcli.analysis.options import (
     TextsFile,
 )
 from sentcli.analysis.texts import TextRows, read_rows
+from sentcli.bounds import Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Section

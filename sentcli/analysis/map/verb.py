@@ -12,12 +12,11 @@ from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.map.texts import read_map_texts
 from sentcli.analysis.models import named_models
 from sentcli.analysis.options import INPUT, Limit, Load, Models, Output, Rerun, TextField
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.io.in_memory import index_of
-from sentcli.io.options import Overwrite
 from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names

@@ -14,11 +14,10 @@ from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import check_distinct, named_models, vectors_of
 from sentcli.analysis.options import Limit, Load, Models, Output, Rerun, TextField, TextsFile
 from sentcli.analysis.texts import read_rows
-from sentcli.bounds import Holds
+from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Section

@@ -10,10 +10,10 @@ from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.models import named_models, read_stsb
 from sentcli.analysis.options import Data, Load, Models, Output, PairsFile, Rerun, Split
 from sentcli.analysis.similarity.pairs import GoldPairs
+from sentcli.bounds import Overwrite
 from sentcli.command.declaration import verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
 

@@ -18,10 +18,10 @@ from sentcli.analysis.sweeps.scores import (
     short_label,
     slug,
 )
+from sentcli.bounds import Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError, nearest
-from sentcli.io.options import Overwrite
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table

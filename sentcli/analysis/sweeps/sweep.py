@@ -21,10 +21,10 @@ from sentcli.analysis.sweeps.scores import (
     slug,
     value_text,
 )
+from sentcli.bounds import Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError
-from sentcli.io.options import Overwrite
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table

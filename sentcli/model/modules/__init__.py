@@ -7,26 +7,32 @@ A pooling, or anything else behind the transformer, is one class and one file, a
 writes the same into a graph; without it the whole encoder is traced. `output_width` says what comes out, `pools` that
 it makes one vector of many. Settings and weights are read and written by the base class; a module of
 sentence-transformers translates its settings in `from_config` and `to_config`. torch and onnx are imported inside these
-methods. The class line registers it: spec, torch model, saving and export only call these methods, and no list names
-it. A class outside of the package is registered in the same way, see models.
+methods. The class line registers it: torch model, saving and export only call these methods. A name in ``modules.json``
+that no class has registered yet makes `module_called` import all files here. A class outside of the package is
+registered in the same way, see models.
 """
 
 from importlib import import_module
-from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
-from sentcli.model.modules.base import MODULES, Features, ModuleSpec
-from sentcli.model.modules.classifier import ClassifierSpec
-from sentcli.model.modules.cnn import CNNSpec
-from sentcli.model.modules.dense import DenseSpec
-from sentcli.model.modules.layer_mean import LayerMeanSpec
-from sentcli.model.modules.normalize import NormalizeSpec
-from sentcli.model.modules.pooling import TOKEN_POOLINGS, PoolingSpec
-from sentcli.model.modules.truncate import TruncateSpec
-from sentcli.model.modules.word_weights import WordWeightsSpec
+from sentcli.model.modules.base import MODULES, Features, ModuleSpec, module_called
+from sentcli.model.modules.pooling import TOKEN_POOLINGS, NormalizeSpec, PoolingSpec, TruncateSpec
 
-for _module in iter_modules(__path__):  # importing a file registers its module
-    import_module(f"{__name__}.{_module.name}")
+if TYPE_CHECKING:
+    from sentcli.model.modules.classifier import ClassifierSpec
+    from sentcli.model.modules.cnn import CNNSpec
+    from sentcli.model.modules.dense import DenseSpec
+    from sentcli.model.modules.layer_mean import LayerMeanSpec
+    from sentcli.model.modules.word_weights import WordWeightsSpec
 
+RARE = {
+    "CNNSpec": "cnn",
+    "ClassifierSpec": "classifier",
+    "DenseSpec": "dense",
+    "LayerMeanSpec": "layer_mean",
+    "WordWeightsSpec": "word_weights",
+}
+"""The files of modules that few models have, which are imported when one is asked for."""
 __all__ = [
     "MODULES",
     "TOKEN_POOLINGS",
@@ -40,4 +46,12 @@ __all__ = [
     "PoolingSpec",
     "TruncateSpec",
     "WordWeightsSpec",
+    "module_called",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a rare module on first use (PEP 562)."""
+    if name in RARE:
+        return getattr(import_module(f"{__name__}.{RARE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

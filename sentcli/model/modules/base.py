@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from annotated_types import Ge, Le
-from pydantic import ConfigDict, Strict
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.forms import checked, read_json, write_json
+from sentcli.io.typed import Unconverted
 from sentcli.io.weights import has_weights, load_state_dict, save_weights
 from sentcli.model.folder_keys import refuse_unknown
 
@@ -53,8 +55,9 @@ def added_later(default: Any) -> Any:
 
 MODULES: dict[str, type[ModuleSpec]] = {}
 """The module classes by their names in ``modules.json``; a class registers itself."""
-Size = Annotated[int, Strict(), Ge(1), Le(65_536)]
+Size = Annotated[int, Unconverted(), Ge(1), Le(65_536)]
 """A number of dimensions, channels or positions in the settings of a module."""
+PACKAGE = "sentcli.model.modules"
 OWN = "sentcli."
 """The prefix of the names of modules that sentence-transformers does not have."""
 TOKENS, SENTENCE = "token_embeddings", "sentence_embedding"
@@ -74,6 +77,19 @@ def place_of(config: dict[str, Any], folder: Path) -> str:
     return source
 
 
+def load_all() -> None:
+    """Import every file of this package, each of which registers its modules."""
+    for file in iter_modules(import_module(PACKAGE).__path__):
+        import_module(f"{PACKAGE}.{file.name}")
+
+
+def module_called(name: str) -> type[ModuleSpec] | None:
+    """Return the class of a module by its name in ``modules.json``, or None if there is none of this name."""
+    if name not in MODULES:
+        load_all()
+    return MODULES.get(name)
+
+
 @dataclass(frozen=True)
 class ModuleSpec:
     """The settings of a module after the transformer; ``class Own(ModuleSpec, name="Own")`` adds one of your own.
@@ -85,7 +101,7 @@ class ModuleSpec:
     folder: Path | None = field(default=None, kw_only=True)
     """The folder with its weights; None if they are new or it has none."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"arbitrary_types_allowed": True}
     name: ClassVar[str] = ""
     config_file: ClassVar[str] = "config.json"
     in_sentence_transformers: ClassVar[bool] = False
@@ -95,6 +111,8 @@ class ModuleSpec:
     """Whether the module turns token vectors into one vector for each text."""
     needs_layers: ClassVar[bool] = False
     """Whether the module reads `Features.hidden_states`."""
+    scores_pairs: ClassVar[bool] = False
+    """Whether it gives the score of a pair of texts in place of a vector."""
 
     def __init_subclass__(cls, name: str = "", *, in_sentence_transformers: bool = False) -> None:
         """Register a module under its name."""
@@ -102,6 +120,8 @@ class ModuleSpec:
         cls.in_sentence_transformers = in_sentence_transformers
         if not name:
             return
+        if not cls.__module__.startswith(PACKAGE):
+            load_all()
         cls.name = name
         key = name if in_sentence_transformers else OWN + name
         if key in MODULES:
@@ -128,6 +148,11 @@ class ModuleSpec:
     @property
     def input_width(self) -> int | None:
         """The dimension of the input that the settings state; None if any will do."""
+        return None
+
+    @property
+    def vocabulary(self) -> int | None:
+        """The number of tokens that it has a weight for; None if tokens have none."""
         return None
 
     @property

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
-
 from sentcli.errors import InputError
+from sentcli.io.typed import among
 from sentcli.model.modules.base import Features, ModuleSpec
 from sentcli.model.modules.dense import OPERATORS, activation_of
 
@@ -28,13 +27,15 @@ LAYERS = {
 class ClassifierSpec(ModuleSpec, name="Classifier"):
     """A dense layer with tanh, a layer with one output and an activation, as in transformers' classifiers."""
 
-    architecture: Annotated[str, Field(pattern=f"^({'|'.join(LAYERS)})$")]
+    architecture: Annotated[str, among(*LAYERS)]
     activation: str = "torch.nn.modules.activation.Sigmoid"
     dropout: float = 0.0
     """The rate in training, before the last layer; in RoBERTa's classifiers before both."""
     new: bool = False
     """Whether it is to be trained on a language model: it has that model's pooler, if there is one, and else random
     weights."""
+
+    scores_pairs = True
 
     @property
     def may_lack_weights(self) -> bool:

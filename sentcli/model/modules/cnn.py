@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MinLen
-from pydantic import AfterValidator, Strict
 
+from sentcli.io.typed import Unconverted, ValueCheck
 from sentcli.model.modules.base import Features, ModuleSpec, Size
 
 
@@ -25,8 +25,8 @@ class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
 
     in_dim: Size
     out_channels: Size
-    kernel_sizes: Annotated[tuple[Annotated[Size, AfterValidator(_odd)], ...], MinLen(1)]
-    strides: tuple[Annotated[int, Strict(), Ge(1), Le(1)], ...]
+    kernel_sizes: Annotated[tuple[Annotated[Size, ValueCheck(_odd)], ...], MinLen(1)]
+    strides: tuple[Annotated[int, Unconverted(), Ge(1), Le(1)], ...]
     """The stride of each kernel, which is 1: with a larger one there would be fewer vectors than tokens."""
 
     config_file = "cnn_config.json"

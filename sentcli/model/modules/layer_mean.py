@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge
-from pydantic import Strict
 
+from sentcli.io.typed import Unconverted
 from sentcli.io.weights import read_tensors
 from sentcli.model.modules.base import Features, ModuleSpec
 
@@ -17,7 +17,7 @@ from sentcli.model.modules.base import Features, ModuleSpec
 class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transformers=True):
     """The weighted mean of the hidden states from ``layer_start`` to the last; 0 is the embedding layer."""
 
-    layer_start: Annotated[int, Strict(), Ge(0)]
+    layer_start: Annotated[int, Unconverted(), Ge(0)]
     weights: tuple[float, ...] | None = None
     """The weight of each layer; None reads them from the folder."""
 

@@ -1,4 +1,4 @@
-"""Pooling: the token vectors of a text become one sentence vector."""
+"""What nearly every model ends with: pooling, which makes one vector of many, normalisation, and fewer dimensions."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import MinLen
-from pydantic import Field
 
 from sentcli.errors import InputError
-from sentcli.model.modules.base import Features, ModuleSpec
+from sentcli.io.forms import write_json
+from sentcli.io.typed import among
+from sentcli.model.modules.base import TOKENS, Features, ModuleSpec, Size, added_later, place_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 TOKEN_POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-Mode = Annotated[str, Field(pattern=f"^({'|'.join(TOKEN_POOLINGS)})$")]
+Mode = Annotated[str, among(*TOKEN_POOLINGS)]
 LEGACY_POOLING_KEYS = {
     "cls": "pooling_mode_cls_token",
     "max": "pooling_mode_max_tokens",
@@ -97,6 +98,68 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         else:  # another order, which only releases from 5 on can read
             modes = {"pooling_mode": list(self.modes)}
         return {"word_embedding_dimension": width, **modes, "include_prompt": self.include_prompt}
+
+
+@dataclass(frozen=True)
+class NormalizeSpec(ModuleSpec, name="Normalize", in_sentence_transformers=True):
+    """Divides each vector by its length; a zero vector stays zero."""
+
+    on_tokens: bool = added_later(False)
+    """Whether it is each token vector, before the pooling."""
+
+    def forward(self, features: Features, parts: Any) -> None:
+        """Replace `features.sentence` ``[B, d]`` or `features.tokens` ``[B, T, d]``."""
+        from torch.nn import functional
+
+        place = "tokens" if self.on_tokens else "sentence"
+        setattr(features, place, functional.normalize(getattr(features, place), dim=-1))
+
+    def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
+        """Write the division by the norm."""
+        norm = graph.op("ReduceL2", value, graph.integers(-1), keepdims=1)
+        return graph.op("Div", value, graph.op("Max", norm, graph.number(1e-12)))
+
+    @classmethod
+    def read(cls, folder: Path) -> ModuleSpec:
+        """Read the settings, which may be missing: older releases have none, and hubs drop the empty folder."""
+        if not (folder / cls.config_file).exists():
+            return cls()
+        return super().read(folder)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> NormalizeSpec:
+        """Read the settings by the names that sentence-transformers gives them."""
+        return cls(on_tokens=place_of(config, folder) == TOKENS)
+
+    def write(self, folder: Path, width: int, parts: Any) -> None:
+        """Write a placeholder file, because git and hubs drop empty folders, or the settings of later releases."""
+        if self.on_tokens:
+            write_json(folder / self.config_file, {"module_input_name": TOKENS, "module_output_name": TOKENS})
+        else:
+            (folder / ".keep").touch()
+
+
+@dataclass(frozen=True)
+class TruncateSpec(ModuleSpec, name="Truncate"):
+    """Keeps the first dimensions of the sentence vector (Kusupati et al., "Matryoshka Representation Learning", 2022).
+
+    At the end of a model it is the ``truncate_dim`` of sentence-transformers, which has no module for it.
+    """
+
+    dimension: Size
+
+    def output_width(self, width: int) -> int:
+        """Return the number of dimensions that are kept, which may be all."""
+        return min(self.dimension, width)
+
+    def forward(self, features: Features, parts: Any) -> None:
+        """Replace `features.sentence` ``[B, dimension]``."""
+        assert features.sentence is not None
+        features.sentence = features.sentence[:, : self.dimension]
+
+    def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
+        """Write the cut."""
+        return graph.op("Slice", value, graph.integers(0), graph.integers(self.dimension), graph.integers(-1))
 
 
 def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str, weight_sum: Tensor | None = None) -> Tensor:

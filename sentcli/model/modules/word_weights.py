@@ -21,6 +21,11 @@ class WordWeightsSpec(ModuleSpec, name="WordWeights", in_sentence_transformers=T
     unknown_word_weight: float = 1.0
     """The weight of all other tokens."""
 
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens of `vocab`."""
+        return len(self.vocab)
+
     @classmethod
     def of_token(cls, token: str, vocabulary: dict[str, int]) -> WordWeightsSpec:
         """Return the weights with which the mean over the tokens is the vector of one of them."""

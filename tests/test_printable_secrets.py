@@ -8,9 +8,9 @@ import urllib.parse
 
 import pytest
 
-from sentcli import redaction
+from sentcli import printable as redaction
 from sentcli.errors import one_line
-from sentcli.redaction import value_without_secrets, without_secrets
+from sentcli.printable import value_without_secrets, without_secrets
 
 KEYS = {
     "plain": "sk-proj-0123456789abcdefghijklmnopqrs",

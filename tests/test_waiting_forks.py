@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from sentcli import SentenceEncoder
+from sentcli import SentenceEncoder, waiting
 from sentcli.errors import InputError, SentcliError
-from sentcli.model import forking
 from tests.tolerance import VECTORS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
@@ -103,9 +102,9 @@ def test_what_runs_on_a_gpu_names_spawn_in_a_child(backend, tiny_bert, monkeypat
 
 
 def test_a_process_that_lost_no_threads_keeps_its_own(monkeypatch):
-    monkeypatch.setattr(forking, "_process", forking._Process(threads=1))
-    forking._note_loss()
-    assert forking._process.adapted and not forking._process.lost
+    monkeypatch.setattr(waiting, "_process", waiting._Process(threads=1))
+    waiting._note_loss()
+    assert waiting._process.adapted and not waiting._process.lost
 
 
 @pytest.mark.drawn

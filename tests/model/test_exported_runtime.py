@@ -11,9 +11,9 @@ import pytest
 import sentcli
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.model import exported, runtime_check
+from sentcli.model import exported
+from sentcli.model.exported import Probes, WrongRuntimeError
 from sentcli.model.onnx_backend import OnnxBackend
-from sentcli.model.runtime_check import Probes, WrongRuntimeError
 from tests.tolerance import VECTORS
 
 pytest.importorskip("onnxruntime", reason="exports come with the extra sentcli[cpu]")
@@ -73,7 +73,7 @@ def test_a_right_runtime_passes(made, precision, monkeypatch, tmp_path):
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path))
     SentenceEncoder.load(made / precision, backend="onnx", device="cpu")
     (kept,) = (tmp_path / "runtimes").iterdir()
-    assert float(kept.read_text()) < runtime_check.TOLERANCES[precision]
+    assert float(kept.read_text()) < exported.TOLERANCES[precision]
 
 
 def test_a_wrong_runtime_is_refused_where_it_was_asked_for(folder, wrong):
@@ -136,7 +136,7 @@ def test_without_a_cache_it_is_compared_each_time(folder, monkeypatch):
     monkeypatch.setattr(Probes, "distance", lambda *args: counted.append(1) or 0.0)
     export = exported.read_export(folder)
     for _ in range(2):
-        runtime_check.check(folder, export.sha256, export.probes, export.pad_id, backend)
+        exported.check_runtime(folder, export.sha256, export.probes, export.pad_id, backend)
     assert len(counted) == 2
 
 

@@ -1,73 +1,42 @@
-"""Where encoded rows go: a file, standard output, or a directory of shards, which may replace another one."""
+"""Where encoded rows go if the output is a directory of shards, which may be continued, or replace another one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import numpy.typing as npt
 
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
 from sentcli.bulk.stored_texts import StoredTexts
+from sentcli.bulk.vector_settings import check_same_model
 from sentcli.errors import InputError
 from sentcli.io.atomic import locked
-from sentcli.io.blocks import Block
-from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
+from sentcli.io.blocks import ShardShare
+from sentcli.io.dataset import PART, InputGroup, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
-from sentcli.io.output_formats import DIRECTORY, STDOUT, open_writer, output_format
-from sentcli.io.writers import OutputPlan, Write
-
-
-@dataclass
-class FileWriter:
-    """Writes one file or standard output, with the attributes that `encode_files` uses of a `DatasetWriter`."""
-
-    append: Write
-    expected: int
-    missing = None
-    first_row = first_number = rows_before = 0
-    damaged: list[str] = field(default_factory=list)
-
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
-        """Append rows."""
-        self.append(block, vectors)
+from sentcli.io.places import is_remote
+from sentcli.io.writers import OutputPlan
 
 
 @contextmanager
-def open_output(
-    output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings
-) -> Iterator[DatasetWriter | FileWriter]:
-    """Yield the writer of an output; a directory that is replaced is so when all its rows are there.
+def open_directory(
+    output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings, message: str
+) -> Iterator[DatasetWriter]:
+    """Yield the writer of a directory.
 
     Args:
-        output: a path, or ``-`` for standard output.
+        output: the directory.
         plan: the rows.
         inputs: where they come from.
-        settings: whether the output is continued, appended to or replaced.
+        settings: whether it is continued, appended to or replaced.
+        message: the error message if another process writes it.
 
     Raises:
         InputError: if another process writes it, or it was made otherwise.
     """
-    message = f"another process encodes into {output}: wait for it, or choose another -o"
-    form = output_format(output)
-    if form is STDOUT:
-        with open_writer(output, plan) as append:
-            yield FileWriter(append, plan.rows)
-        return
-    if form is not DIRECTORY:
-        path = Path(output)
-        with locked(path.with_name(f".{path.name}.lock"), message):
-            if path.exists() and not settings.overwrite:  # another process has made it since it was checked
-                raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
-            with open_writer(output, plan) as append:
-                yield FileWriter(append, plan.rows)
-        return
     place, part = open_folder(output), settings.part
     group = InputGroup(inputs.identity(), plan.rows, inputs.survey.records)
     options: dict[str, Any] = {"part": part, "append": settings.append}
@@ -92,6 +61,21 @@ def open_output(
             yield writer
         if writer.folder != place and not settings.stays_beside:
             _replace(place, part)
+
+
+def continued(output: str, writer: Any, plan: OutputPlan, inputs: Inputs) -> int:
+    """Check that a directory is continued with the same model.
+
+    Returns:
+        How many ids are those of rows that it has already; 0 in a store, where they are not looked at.
+
+    Raises:
+        InputError: if its vectors were made by another model.
+    """
+    check_same_model(output, writer.manifest.settings, plan.settings)
+    if is_remote(output):
+        return 0
+    return int(writer.known_ids(inputs.survey.id_hashes))
 
 
 def _require_as_read(output: str, stored: StoredTexts | None) -> None:
