@@ -36,9 +36,16 @@ class Inputs:
     file."""
 
     def identity(self) -> list[dict[str, Any]]:
-        """Return the facts that identify each file."""
-        given = {} if self.vectors is None else {"vectors": self.vectors}
-        return [source.identity() | given for source in self.sources]
+        """Return the facts that identify each file, and how it was cut where earlier versions cut it otherwise."""
+        files = []
+        for source in self.sources:
+            facts = source.identity()
+            if self.vectors is not None:
+                facts["vectors"] = self.vectors
+            if self.options.cut is not None and source.is_markdown_page:
+                facts["cut"] = "at headings"
+            files.append(facts)
+        return files
 
     def blocks(self, *, columns: Sequence[str] | None = None, **reading: Any) -> Iterator[Block]:
         """Yield the rows in blocks.

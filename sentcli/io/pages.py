@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ STATES = re.compile(r"^[A-Za-z][\w-]*\s*[:=]", re.MULTILINE)
 """A line that names a fact: what stands between two rules without one is text."""
 RESERVED = ("id", "text", "embedding", "document", "passage", "start", "end", "heading")
 """The columns that `encode` writes itself, with passages."""
-HEADING_SIGN = re.compile(r"^ {0,3}#{1,6}(?=\s|$)|^ {0,3}(=+|-+)\s*$", re.MULTILINE)
+HEADING_SIGN = re.compile(r"(?:^|(?<=\r)) {0,3}(?:#{1,6}(?=\s|$)|(?:=+|-+)[ \t]*(?=\r|$))", re.MULTILINE)
 """What every heading of Markdown has: without it a text is not parsed for headings."""
 END_OF_LINE = re.compile(r"\r\n?|\n")
 """The ends of lines of Markdown, among them a carriage return alone."""
+LOWEST = 7
+"""The level below that of every heading."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,25 @@ class Heading:
 
     start: int
     """The character at which its line begins."""
+    end: int
+    """The character behind its line, or behind its last one."""
     level: int
     """1 for the highest."""
     words: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """The part of a page from a heading to the next one, or the part above the first."""
+
+    start: int
+    end: int
+    body: int
+    """The character at which its text begins, behind the heading and blanks; `end` if it has none."""
+    level: int
+    """That of its heading; `LOWEST` above the first, since no section belongs to that part."""
+    path: tuple[Heading, ...] = ()
+    """The headings above its text, the highest first; its own is the last."""
 
 
 @dataclass(frozen=True)
@@ -117,30 +136,55 @@ def headings(text: str) -> list[Heading]:
     """Return the headings of a Markdown text, in order; those inside of lists and quotations are no headings of it."""
     if not HEADING_SIGN.search(text):
         return []
+    return headings_among(markdown_tokens(text), text)
+
+
+def markdown_tokens(text: str) -> list[Any]:
+    """Return the tokens of markdown-it-py of a Markdown text."""
     from markdown_it import MarkdownIt
 
-    starts = [0]
+    return MarkdownIt("commonmark").parse(text)
+
+
+def headings_among(tokens: Sequence[Any], text: str) -> list[Heading]:
+    """Return the headings of a Markdown text, given its tokens."""
+    lines = [0]
     for end in END_OF_LINE.finditer(text):
-        starts.append(end.end())
+        lines.append(end.end())
+    lines.append(len(text))
     found: list[Heading] = []
-    tokens = MarkdownIt("commonmark").parse(text)
     for place, token in enumerate(tokens):
-        if token.type != "heading_open" or token.level or token.map is None:
-            continue
-        words = plain_words(tokens[place + 1].children or [])
-        found.append(Heading(starts[token.map[0]], int(token.tag[1:]), words))
+        if opens_heading(token):
+            first, behind = token.map
+            words = plain_words(tokens[place + 1].children or [])
+            found.append(Heading(lines[first], lines[behind], int(token.tag[1:]), words))
     return found
 
 
-def paths(headings_of_page: Sequence[Heading]) -> list[list[Heading]]:
-    """Return the headings above each heading of a page, the highest first, and the heading itself as the last."""
-    found: list[list[Heading]] = []
+def opens_heading(token: Any) -> bool:
+    """Tell whether a token begins a heading of the page itself, and not one inside of a list or quotation."""
+    return token.type == "heading_open" and token.level == 0 and token.map is not None
+
+
+def sections(text: str) -> list[Section]:
+    """Return the sections of a Markdown text, in order; every character is in one of them.
+
+    Blanks above the first heading belong to its section. A text without headings is one section.
+    """
+    page_headings = headings(text)
+    borders = [*(heading.start for heading in page_headings), len(text)]
+    found: list[Section] = []
+    if text[: borders[0]].strip() or not page_headings:
+        found.append(Section(0, borders[0], 0, LOWEST))
+    else:
+        borders[0] = 0
     path: list[Heading] = []
-    for heading in headings_of_page:
+    for heading, (start, end) in zip(page_headings, pairwise(borders), strict=True):
         while path and path[-1].level >= heading.level:
             path.pop()
         path.append(heading)
-        found.append(list(path))
+        body = end - len(text[heading.end : end].lstrip())
+        found.append(Section(start, end, body, heading.level, tuple(path)))
     return found
 
 

@@ -24,6 +24,7 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
 from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed, unpacked_name
+from sentcli.io.pages import is_markdown
 from sentcli.io.places import Place, is_remote
 from sentcli.io.scratch import is_scratch, scratch
 from sentcli.machine import memory_left
@@ -115,6 +116,11 @@ class Source(Place):
         if self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})"):
             return "row"
         return "line"
+
+    @property
+    def is_markdown_page(self) -> bool:
+        """Whether the file is one document of Markdown."""
+        return self.format == "page" and is_markdown(self.path)
 
     def open(self) -> BinaryIO:
         """Open the file, unpacked if it is compressed, and as UTF-8 if it is UTF-16 or UTF-32 with a byte-order mark.

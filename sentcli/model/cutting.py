@@ -1,19 +1,21 @@
-"""Cut documents where a model's reading of them may end: at headings, else paragraphs, else sentences, else words.
+"""Cut documents at headings, and each part where a model's reading may end: paragraphs, else sentences, else words.
 
-A document is tokenised once. Its parts are runs of its tokens: each begins where the one before ends, or some tokens
-before that, and every character of the document is in one of them.
+A section is cut by itself, or stays whole with all that are below it where they fit together. A document is tokenised
+once. The passages of a section are runs of its tokens: each begins where the one before ends, or some tokens before
+that, and every character of the document is in one of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
+from sentcli.io.pages import LOWEST, Section
 from sentcli.model.tokenizing import TextTokenizer, without_surrogates
 
 Integers = npt.NDArray[np.int64]
@@ -24,7 +26,7 @@ WORD = re.compile(r"\s+")
 SEGMENT = 100_000
 """Characters that are tokenised at a time; the tokenizer would take minutes for a text of many megabytes."""
 FULL = 0.5
-"""A passage that is not the last is at least this full, if a word ends in the rest of it."""
+"""A passage that is not the last of its section is at least this full, if a word ends in the rest of it."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,12 @@ class Cutter:
         if self.overlap * 2 > self.tokens:
             raise InputError(f"--overlap {self.overlap} is more than half of the {self.tokens} tokens of a passage")
 
-    def cut(self, text: str, headings: Sequence[int] = (), reserved: int = 0) -> list[Span]:
+    def cut(self, text: str, sections: Sequence[Section] = (), reserved: int = 0) -> list[Span]:
         """Return the passages of a document, in order.
 
         Args:
             text: the document.
-            headings: the characters at which headings begin.
+            sections: its parts, which are cut by themselves; none if it has no headings.
             reserved: tokens of each passage that are left for what is put in front of it.
 
         Raises:
@@ -75,19 +77,21 @@ class Cutter:
                 "--passage-tokens, less --overlap, or --context none"
             )
         starts = self._token_starts(text)
-        if len(starts) <= most:
+        if len(starts) <= most and len(sections) < 2:
             return [Span(0, len(text))]
-        starts = _behind_blanks(text, starts)
-        boundaries = [np.array(headings, np.int64)]
-        for pattern in (PARAGRAPH, SENTENCE, LINE, WORD):
-            boundaries.append(_ends(pattern, text))
-        borders = np.append(starts, len(text))
-        borders[0] = 0
+
+        def fits(start: int, end: int) -> bool:
+            first, behind = np.searchsorted(starts, (start, end))
+            return bool(behind - first <= most) and self.length(text[start:end]) <= most
+
+        boundaries = [_ends(pattern, text) for pattern in (PARAGRAPH, SENTENCE, LINE, WORD)]
+        places = _Places(_behind_blanks(text, starts), boundaries, most, self.overlap)
         spans: list[Span] = []
-        for first, end in _Places(starts, boundaries, most, self.overlap).runs():
-            whole = Span(int(borders[first]), int(borders[end]))
-            for span in self._fitting(text, whole, most):
-                _add(spans, span)
+        for part in parts(sections or [Section(0, len(text), 0, LOWEST)], fits):
+            first, last = np.searchsorted(starts, (part.start, part.end)).tolist()
+            for whole in places.spans(part, first, last):
+                for span in self._fitting(text, whole, most, part.body):
+                    _add(spans, span)
         return spans
 
     def length(self, text: str) -> int:
@@ -106,65 +110,112 @@ class Cutter:
                 found.append(offsets[~is_special, 0] + begin)
         return np.sort(np.concatenate(found))  # a tokenizer that cuts on the left gives the last piece first
 
-    def _fitting(self, text: str, span: Span, most: int) -> Iterator[Span]:
+    def _fitting(self, text: str, span: Span, most: int, body: int) -> Iterator[Span]:
         """Yield a passage, or its halves if it has more tokens by itself than it had as a part of the document."""
         part = text[span.start : span.end]
-        if len(part) < 2 or len(self._token_starts(part)) <= most:
+        if len(part) < 2 or self.length(part) <= most:
             yield span
             return
-        middle = span.start + _near_middle(part)
-        yield from self._fitting(text, Span(span.start, middle), most)
-        yield from self._fitting(text, Span(middle, span.end), most)
+        begin = span.start
+        if begin < body < span.end - 1:  # a heading keeps some of its text
+            begin = body
+        middle = begin + _near_middle(text[begin : span.end])
+        yield from self._fitting(text, Span(span.start, middle), most, body)
+        yield from self._fitting(text, Span(middle, span.end), most, body)
 
 
 class _Places:
     """Where passages may end, as numbers of tokens, the best kind of place first."""
 
     def __init__(self, starts: Integers, boundaries: Sequence[Integers], most: int, overlap: int) -> None:
-        self.count, self.most, self.overlap = len(starts), most, overlap
+        self.starts, self.most, self.overlap = starts, most, overlap
         self.kinds: list[Integers] = []
         for characters in boundaries:
             places = np.searchsorted(starts, characters)
             self.kinds.append(np.unique(places))
         _, first_tokens = np.unique(starts, return_index=True)  # several tokens may be of one character
-        self.kinds.append(np.append(first_tokens, self.count))
+        self.kinds.append(np.append(first_tokens, len(starts)))
 
-    def runs(self) -> Iterator[tuple[int, int]]:
-        """Yield the first token of each passage, and the one behind its last."""
-        first = end = 0
-        while end < self.count:
+    def spans(self, part: Section, first: int, last: int) -> Iterator[Span]:
+        """Yield the passages of a part of the document, whose tokens are those from `first` to before `last`."""
+        body = int(np.searchsorted(self.starts, part.body))
+        end, start = first, part.start
+        while True:
             least = max(end, first + int(self.most * FULL))
-            end = self._last(least, first + self.most)
-            yield first, end
-            first = self._first(first, end)
+            if body < first + self.most:
+                least = max(least, body)  # the heading does not stand alone
+            end = self._last(least, first + self.most, last)
+            if end == last:
+                yield Span(start, part.end)
+                return
+            yield Span(start, int(self.starts[end]))
+            first = self._first(max(first + 1, body), end)
+            start = int(self.starts[first])
 
-    def _last(self, least: int, most: int) -> int:
-        """Return the last of the best places behind one and not behind another."""
-        if most >= self.count:
-            return self.count
+    def _last(self, least: int, most: int, last: int) -> int:
+        """Return the last of the best places behind one and not behind another; `last` if it is not behind that."""
+        if most >= last:
+            return last
         for kind in self.kinds:
             number = int(np.searchsorted(kind, most, "right")) - 1
             if number >= 0 and kind[number] > least:
                 return int(kind[number])
         characters = self.kinds[-1]
-        return int(characters[np.searchsorted(characters, least, "right")])
+        return min(int(characters[np.searchsorted(characters, least, "right")]), last)
 
-    def _first(self, before: int, end: int) -> int:
-        """Return where the next passage begins: at its end, or at a word or character that both have."""
-        if not self.overlap or end == self.count:
+    def _first(self, least: int, end: int) -> int:
+        """Return where the next passage begins: at the end of one, or at a word or character that both have."""
+        if not self.overlap:
             return end
         for kind in self.kinds[-2:]:
-            number = int(np.searchsorted(kind, max(end - self.overlap, before + 1)))
+            number = int(np.searchsorted(kind, max(end - self.overlap, least)))
             if number < len(kind) and kind[number] < end:
                 return int(kind[number])
         return end
 
 
+def parts(sections: Sequence[Section], fits: Callable[[int, int], bool]) -> Iterator[Section]:
+    """Yield what is cut by itself: sections, each joined with all below it where they fit together.
+
+    Args:
+        sections: of the document, in order.
+        fits: tells whether the text between two characters fits in a passage.
+
+    Yields:
+        Sections from the first to the last character of what is joined. Where all does not fit, a heading that has no
+        text of its own is joined with the first one below it, and `body` is where the text of that one begins.
+    """
+    place = 0
+    while place < len(sections):
+        body, behind = _reach(sections, place, fits)
+        yield replace(sections[place], body=body, end=sections[behind - 1].end)
+        place = behind
+
+
+def _reach(sections: Sequence[Section], place: int, fits: Callable[[int, int], bool]) -> tuple[int, int]:
+    """Return where the text under a heading begins, and the number of the first section that is not joined with it."""
+    start = sections[place].start
+    for number in range(place, len(sections)):
+        section = sections[number]
+        behind = number + 1
+        while behind < len(sections) and sections[behind].level > section.level:
+            behind += 1
+        if behind > number + 1 and fits(start, sections[behind - 1].end):
+            return section.body, behind
+        is_bare = section.body == section.end
+        if not is_bare or behind == number + 1:
+            return section.body, number + 1
+        below = sections[number + 1]
+        if not fits(start, min(below.body + 1, below.end)):
+            return section.body, number + 1
+    raise AssertionError("the last section has none below it")
+
+
 def _add(spans: list[Span], span: Span) -> None:
-    """Append a passage, unless the last one holds it; one that it holds is left out."""
+    """Append a passage, unless the last one holds it; those that it holds are left out."""
     if spans and span.end <= spans[-1].end:
         return
-    if spans and span.start <= spans[-1].start:
+    while spans and span.start <= spans[-1].start:
         spans.pop()
     spans.append(span)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.pages import Heading, headings, paths
+from sentcli.io.pages import Section, sections
 from sentcli.io.readers import RowBatch
-from sentcli.io.sources import is_markdown
 from sentcli.model.cutting import Cutter, Span
 
 Context = Literal["none", "title", "headings"]
@@ -110,16 +109,18 @@ class PassageRows:
     def _cut(self, documents: RowBatch, row: int, title: str) -> Iterator[_Passage]:
         """Yield the passages of a document."""
         text = documents.texts[row]
-        page_headings: list[Heading] = []
-        if documents.source.format == "page" and is_markdown(documents.source.path):
-            page_headings = headings(text)
-        starts = [heading.start for heading in page_headings]
-        joined = ["", *map(_joined, paths(page_headings))]
+        parts: list[Section] = []
+        if documents.source.is_markdown_page:
+            parts = sections(text)
+        paths = [""]
+        for part in parts:
+            paths.append(BETWEEN_HEADINGS.join([heading.words for heading in part.path]))
         reserved = 0
-        for path in joined:
+        for path in paths:
             reserved = max(reserved, self.cutter.length(context_of(title, path, self.context)))
-        for span in self.cutter.cut(text, starts, reserved):
-            path = joined[bisect_right(starts, span.start)]
+        starts = [part.start for part in parts]
+        for span in self.cutter.cut(text, parts, reserved):
+            path = paths[bisect_right(starts, span.start)]
             yield _Passage(span, path, context_of(title, path, self.context))
 
 
@@ -191,7 +192,3 @@ def _id_of(documents: RowBatch, row: int, first_number: int) -> str:
     if key is None:
         key = str(first_number + documents.places[row])
     return key
-
-
-def _joined(path: Sequence[Heading]) -> str:
-    return BETWEEN_HEADINGS.join([heading.words for heading in path])

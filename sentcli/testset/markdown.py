@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from sentcli.io.pages import front_matter, plain_words
+from sentcli.io.pages import front_matter, headings_among, markdown_tokens, opens_heading, plain_words
 from sentcli.search.words import MARKS
 
 PageAnchor: TypeAlias = tuple[str, str]
@@ -36,36 +36,29 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
     The anchor is the one that GitHub gives; the part before the first heading has none, and has the title of the front
     matter as its heading.
     """
-    from markdown_it import MarkdownIt
-
     stated, text = front_matter(text)
-    heading = ""
+    title = ""
     if isinstance(stated.get("title"), str):
-        heading = stated["title"].strip()
-    lines = text.split("\n")
-    anchor = ""
-    anchors = {anchor}
+        title = stated["title"].strip()
+    tokens = markdown_tokens(text)
+    links: list[list[tuple[str, str]]] = [[]]
+    for token in tokens:
+        if opens_heading(token):
+            links.append([])
+        links[-1] += _links(token.children or [])
+    found = headings_among(tokens, text)
+    borders = [*(heading.start for heading in found), len(text)]
+    yield title, "", text[: borders[0]].strip(), links[0]
+    anchors = {""}
     repeated: Counter[str] = Counter()
-    start = 0
-    links: list[tuple[str, str]] = []
-    tokens = MarkdownIt("commonmark").parse(text)
-    for place, token in enumerate(tokens):
-        links += _links(token.children or [])
-        if token.type == "heading_open" and token.level == 0 and token.map is not None:
-            end, after = token.map
-            body = "\n".join(lines[start:end])
-            yield heading, anchor, body.strip(), links
-            heading = plain_words(tokens[place + 1].children or [])
-            links = []
-            start = after
-            name = re.sub(rf"[^\w{MARKS}\- ]", "", heading.lower()).replace(" ", "-")
-            anchor = name
-            while anchor in anchors:  # all smaller numbers were taken by headings before
-                repeated[name] += 1
-                anchor = f"{name}-{repeated[name]}"
-            anchors.add(anchor)
-    body = "\n".join(lines[start:])
-    yield heading, anchor, body.strip(), links
+    for heading, end, links_there in zip(found, borders[1:], links[1:], strict=True):
+        name = re.sub(rf"[^\w{MARKS}\- ]", "", heading.words.lower()).replace(" ", "-")
+        anchor = name
+        while anchor in anchors:  # all smaller numbers were taken by headings before
+            repeated[name] += 1
+            anchor = f"{name}-{repeated[name]}"
+        anchors.add(anchor)
+        yield heading.words, anchor, text[heading.end : end].strip(), links_there
 
 
 def _links(tokens: Sequence[Any]) -> Iterator[tuple[str, str]]:

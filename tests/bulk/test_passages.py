@@ -275,3 +275,31 @@ def test_front_matter_of_yaml_and_toml_is_read_and_other_is_named(matter, tiny_b
     else:
         assert {key: row[key] for key in ("title", "year")} == MATTERS[matter]
         assert row["text"] == "The cat sat."
+
+
+def test_a_directory_of_pages_that_an_earlier_version_cut_is_updated_and_not_resumed(pages, model, tmp_path, invoke):
+    encode = ("encode", pages, "-o", tmp_path / "v", *model, "--passages", "--passage-tokens", 16)
+    invoke(*encode, check=0)
+    rows = rows_of(tmp_path / "v")
+    path = tmp_path / "v" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for facts in manifest["groups"][0]["inputs"]:
+        facts.pop("cut", None)
+    path.write_text(json.dumps(manifest))
+    assert "cut None there, 'at headings' now" in invoke(*encode, "--resume", check=2).stderr
+    updated = json.loads(invoke(*encode, "--update", "--json", "-", check=0).stdout)["results"]
+    assert (updated["kept"], updated["encoded"]) == (len(rows), 0)
+    assert rows_of(tmp_path / "v") == rows
+    invoke(*encode, "--resume", check=0)
+
+
+def test_overlap_stays_under_its_heading(model, tmp_path, invoke):
+    (tmp_path / "pages").mkdir()
+    text = "".join(f"# {animal}\n\n{SENTENCES[animal] * 2}\n\n" for animal in ANIMALS)
+    (tmp_path / "pages" / "animals.md").write_text(text)
+    cut = ("--passages", "--passage-tokens", 24, "--overlap", 8)
+    invoke("encode", tmp_path / "pages", "-o", tmp_path / "v", *model, *cut, check=0)
+    rows = rows_of(tmp_path / "v")
+    assert [row["heading"] for row in rows] == ANIMALS
+    for row in rows:
+        assert row["text"].startswith(f"# {row['heading']}\n")
