@@ -24,7 +24,6 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
 from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed, unpacked_name
-from sentcli.io.pages import is_markdown
 from sentcli.io.places import Place, is_remote
 from sentcli.io.scratch import is_scratch, scratch
 from sentcli.machine import memory_left
