@@ -5,9 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 # what pytest makes of the tests is kept, also where Python is told to write no bytecode: 8 s less at each later start
-test test-slow: export PYTHONDONTWRITEBYTECODE =
+test test-slow test-deep: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install demo test test-slow test-oldest test-newest test-gpu speed-row check docs clean
+.PHONY: install demo test test-slow test-deep test-oldest test-newest test-gpu speed-row check docs clean
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed
@@ -24,11 +24,15 @@ demo: install
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh demo/run.sh
 
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not gpu" -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not deep and not gpu" -n auto --maxprocesses 4 --dist worksteal
 
 # the long tests, and all examples of the properties of which `make test` draws a part
 test-slow: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "(slow or hypothesis) and not gpu" --hypothesis-profile deep -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "(slow or hypothesis) and not deep and not gpu" --hypothesis-profile deep -n auto --maxprocesses 4 --dist worksteal
+
+# before a release: long simulations and trainings, and all combinations of what the others draw
+test-deep: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m deep -n auto --maxprocesses 4 --dist worksteal
 
 # the lower bounds of pyproject.toml are true: uv reaches them, and they give what constraints.txt gives
 test-oldest: install

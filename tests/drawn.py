@@ -1,6 +1,7 @@
-"""Which combinations of values `make test` tries: every value, of three axes and more every pair; all are in CI.
+"""Which combinations of values are tried where: every value, of three axes and more every pair.
 
-A test with several ``parametrize`` that is marked ``drawn`` keeps a few of its combinations, and the others are slow.
+A test with several ``parametrize`` that is marked ``drawn`` keeps a few of its combinations. The others are slow, so
+that CI tries them, or deep if the test is slow itself: `make test-deep` tries those, by hand before a release.
 """
 
 from collections import defaultdict
@@ -32,11 +33,11 @@ def kept(items):
 
 
 def mark_what_is_not_drawn(items):
-    """Mark the combinations of drawn tests that are left out as slow."""
+    """Mark the combinations of drawn tests that are left out."""
     tests = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("drawn") and not item.get_closest_marker("slow"):
-            tests[item.path, item.originalname].append(item)
-    for combined in tests.values():
+        if item.get_closest_marker("drawn"):
+            tests[item.path, item.originalname, bool(item.get_closest_marker("slow"))].append(item)
+    for (_, _, is_slow), combined in tests.items():
         for item in {*combined} - {*kept(combined)}:
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.deep if is_slow else pytest.mark.slow)

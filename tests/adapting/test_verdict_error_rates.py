@@ -42,7 +42,14 @@ def of_queries(score, rows, values):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "queries"),
-    [("scifact", 300), ("cranfield", 225), ("cacm", 52), ("time", 79), ("cranfield", 30), ("lisa", 17), ("time", 10)],
+    [
+        ("cacm", 52),
+        ("time", 10),
+        *(
+            pytest.param(name, queries, marks=pytest.mark.deep)
+            for name, queries in [("scifact", 300), ("cranfield", 225), ("time", 79), ("cranfield", 30), ("lisa", 17)]
+        ),
+    ],
 )
 def test_differences_with_random_signs_are_seldom_taken(data, name, queries):
     """The differences of real queries, each with a random sign: their mean is 0, and any gain is chance."""
@@ -64,7 +71,7 @@ def test_differences_with_random_signs_are_seldom_taken(data, name, queries):
     assert taken <= 0.035 * DRAWS
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_positives_that_are_shuffled_teach_nothing_that_is_taken(tiny_bert, tmp_path, monkeypatch):
     """Twenty whole runs, each from queries whose documents are others, and with weights of other tokens: a tiny model
     changes much and gains nothing."""

@@ -44,11 +44,13 @@ def rejected(sizes, spread, cases, seed=0, **data):
 
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 3), (2, 3), (3, 10)])
 @pytest.mark.parametrize("spread", [0.5, 5])
+@pytest.mark.drawn
 def test_two_groups_of_seeds_of_one_method_rarely_differ(sizes, spread):
     assert 0.03 <= rejected(sizes, spread, 2000, items=100) <= 0.07
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @pytest.mark.parametrize("sizes", EQUAL + UNEQUAL)
 @pytest.mark.parametrize(
     "data",
@@ -133,6 +135,7 @@ def test_intervals_of_average_precision_hold_it(strength):
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("strength", [0.8, 1.5, 2.5])
 def test_intervals_of_average_precision_of_many_pairs_hold_it(share, strength):
@@ -153,6 +156,7 @@ def test_samples_of_average_precision_lie_around_it():
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @pytest.mark.parametrize("pairs", [50, 150, 500])
 @pytest.mark.parametrize("correlation", [0.3, 0.7, 0.9])
 @pytest.mark.parametrize("gold", ["normal", "sts", "skewed"])
