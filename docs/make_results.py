@@ -302,6 +302,27 @@ def readings() -> str:
     return markdown(["set", "documents cut", "passages a document", "time of chunk-mean", "time of passages"], rows)
 
 
+RIGHT = {"of_pages": "the page", "of_places": "the passage"}
+"""What is right for a query in the study of headings."""
+
+
+def headings() -> str:
+    """Return what passages find that begin at headings, with the differences from those that need not."""
+    found = json.loads((RESULTS / "headings.json").read_text("utf-8"))["sets"]
+    rows = []
+    for entry in found:
+        counts = [f"{entry[key]}" for key in ("pages", "queries")]
+        counts.append(" / ".join(f"{count:,}" for count in entry["passages"].values()))
+        for measure, right in RIGHT.items():
+            measured = entry[measure]
+            row = [entry["set"], *counts, right, f"{measured['ndcg@10']['as before']:.4f}"]
+            for pair in ("alone - as before", "joined - as before", "joined - alone"):
+                row.append(_against_cut(measured[pair]))
+            rows.append(row)
+    ways = ["as before", "alone", "joined", "joined, from alone"]
+    return markdown(["set", "pages", "queries", "passages", "right is", *ways], rows)
+
+
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "studies/first-study.md": {
         "study": lambda: gains(study()),
@@ -335,7 +356,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "methods/rankcse.md": {"later-tasks": washed.later_tasks},
     "methods/simcse-plus-plus.md": {"later-tasks": washed.later_tasks},
     "studies/choosing.md": {"choosing": choosing},
-    "studies/passages.md": {"passages": passages, "readings": readings},
+    "studies/passages.md": {"passages": passages, "readings": readings, "headings": headings},
     "studies/adapting.md": {"adaptations": adapting.adaptations, "parts": adapting.parts},
 }
 

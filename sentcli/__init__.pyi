@@ -201,9 +201,9 @@ def encode(
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU, more in half precision).
-        passages: Cut each document at headings, else paragraphs, else sentences; a folder's Markdown and text files are one document each. Every passage is a row.
+        passages: Cut each document at headings, and longer parts at paragraphs, else sentences; a folder's Markdown and text files are one document each. Every passage is a row.
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
-        overlap: Tokens at the end of a passage that the next one begins with.
+        overlap: Tokens at the end of a passage that the next one under its heading begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         output_dtype: Elements of the vectors; binary packs eight signs into a byte.
         truncate_dim: Keep the first dimensions only.
@@ -332,7 +332,7 @@ def evaluate(
         rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
         passages: Cut the documents of retrieval sets at paragraphs, else sentences; each is found by its best passage.
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
-        overlap: Tokens at the end of a passage that the next one begins with.
+        overlap: Tokens at the end of a passage that the next one under its heading begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         rerun: Encode and score anew, also what was measured before and is kept.
         threshold: Find the similarity from which on this share of hits is right, as 0.9.
@@ -525,7 +525,7 @@ def retrieve(
         per_query: Write the scores of each query as JSON Lines.
         passages: With --beir: cut documents at paragraphs, else sentences; each is found, and reranked, by its best passage.
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
-        overlap: Tokens at the end of a passage that the next one begins with.
+        overlap: Tokens at the end of a passage that the next one under its heading begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
         exclude: Which sentences do not count as answers; docs/retrieval-scores.md explains the rules.
@@ -620,9 +620,9 @@ def index(
         id_field: Column that holds the id: id, else _id, else the row number.
         vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else the first of a fixed size.
         append: Add the rows of INPUT to the directory and its index.
-        passages: Cut each document at headings, else paragraphs, else sentences; a folder's Markdown and text files are one document each. Every passage is a row.
+        passages: Cut each document at headings, and longer parts at paragraphs, else sentences; a folder's Markdown and text files are one document each. Every passage is a row.
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
-        overlap: Tokens at the end of a passage that the next one begins with.
+        overlap: Tokens at the end of a passage that the next one under its heading begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone. With --to: delete what INPUT has no more, as with --prune.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.

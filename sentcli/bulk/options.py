@@ -40,10 +40,10 @@ class PassageOptions:
     """How documents are cut into passages that the model reads whole.
 
     Attributes:
-        passages: Cut each document at headings, else paragraphs, else sentences; a folder's Markdown and text files are
-            one document each. Every passage is a row.
+        passages: Cut each document at headings, and longer parts at paragraphs, else sentences; a folder's Markdown and
+            text files are one document each. Every passage is a row.
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
-        overlap: Tokens at the end of a passage that the next one begins with.
+        overlap: Tokens at the end of a passage that the next one under its heading begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the
             passage, or nothing.
     """
