@@ -198,3 +198,9 @@ def test_the_class_of_nomic_bert_has_by_default_what_the_published_configuration
     assert sizes == (768, 12, 12, 3072)  # n_embd, n_layer, n_head, n_inner
     assert (config.hidden_act, config.layer_norm_eps) == ("silu", 1e-12)  # activation_function swiglu
     assert config.rope_parameters == {"rope_theta": 1000, "rope_type": "default"}  # rotary_emb_base
+
+
+def test_a_short_name_is_found_without_reading_the_entries_and_no_other_is():
+    names = zoo.zoo()
+    assert {name for name in names if zoo._entry_called(name) is names[name]} == set(names)
+    assert zoo._entry_called("export") is None and zoo._entry_called("./minilm") is None
