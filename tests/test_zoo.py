@@ -10,7 +10,7 @@ from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.hub import HubModel
 from sentcli.hub_fetch import fetch
-from sentcli.zoo import find_entry, on_this_machine, resolve, zoo
+from sentcli.zoo import _entry_called, find_entry, on_this_machine, resolve, zoo
 from tests.encoder.folders import make
 from tests.encoder.test_layouts import cached_on_hub
 
@@ -201,6 +201,6 @@ def test_the_class_of_nomic_bert_has_by_default_what_the_published_configuration
 
 
 def test_a_short_name_is_found_without_reading_the_entries_and_no_other_is():
-    names = zoo.zoo()
-    assert {name for name in names if zoo._entry_called(name) is names[name]} == set(names)
-    assert zoo._entry_called("export") is None and zoo._entry_called("./minilm") is None
+    names = zoo()
+    assert {name for name in names if _entry_called(name) is names[name]} == set(names)
+    assert _entry_called("export") is None and _entry_called("./minilm") is None
