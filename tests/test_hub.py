@@ -336,7 +336,9 @@ def test_doctor_lists_what_the_cache_holds(fetched):
 
 
 def test_the_base_of_an_adapter_has_a_revision_of_its_own(fetched, tmp_path):
-    from sentcli.model.adapters import AdapterSettings, base_folder
+    from sentcli.model.adapters import base_folder
 
-    settings = AdapterSettings(peft_type="LORA", base_model_name_or_path=MINI, revision="v1")
-    assert base_folder(tmp_path, settings).name == fetched["v1"]
+    settings = {"peft_type": "LORA", "base_model_name_or_path": MINI, "revision": "v1"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    (tmp_path / "adapter_model.safetensors").touch()
+    assert base_folder(tmp_path).name == fetched["v1"]

@@ -10,7 +10,7 @@ from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.hub import HubModel
 from sentcli.hub_fetch import fetch
-from sentcli.zoo import find_entry, on_this_machine, resolve, zoo
+from sentcli.zoo import _entry_called, find_entry, on_this_machine, resolve, zoo
 from tests.model.folders import make
 from tests.model.test_spec_files_layouts import cached_on_hub
 
@@ -198,3 +198,9 @@ def test_the_class_of_nomic_bert_has_by_default_what_the_published_configuration
     assert sizes == (768, 12, 12, 3072)  # n_embd, n_layer, n_head, n_inner
     assert (config.hidden_act, config.layer_norm_eps) == ("silu", 1e-12)  # activation_function swiglu
     assert config.rope_parameters == {"rope_theta": 1000, "rope_type": "default"}  # rotary_emb_base
+
+
+def test_a_short_name_is_found_without_reading_the_entries_and_no_other_is():
+    names = zoo()
+    assert {name for name in names if _entry_called(name) is names[name]} == set(names)
+    assert _entry_called("export") is None and _entry_called("./minilm") is None

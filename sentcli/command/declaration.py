@@ -242,7 +242,10 @@ def verb(
             try:
                 for argument in declared.arguments:
                     values[argument.name] = checked(argument, values[argument.name])
-                result: R = declared.run(values) if in_memory is None else in_memory(declared.run, values)
+                run = declared.run
+                if in_memory is not None:
+                    run = functools.partial(in_memory, declared.run)
+                result: R = run(values)
                 getattr(result, "objects", None)  # a caller in Python may keep it long: it says how things are now
                 return result
             except InputError as error:

@@ -162,7 +162,12 @@ class Result:
     @cached_property
     def objects(self) -> list[dict[str, Any]]:
         """The JSON objects: one, or one for each model or run."""
-        return [record.to_dict() if isinstance(record, Record) else record for record in self.records]
+        objects = []
+        for record in self.records:
+            if isinstance(record, Record):
+                record = record.to_dict()
+            objects.append(record)
+        return objects
 
     @property
     def tables(self) -> list[Table]:

@@ -17,7 +17,7 @@ from sentcli.errors import InputError, nearest
 from sentcli.machine import environment
 from sentcli.model import encoding
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
-from sentcli.model.identity import EncoderIdentity
+from sentcli.model.identity import EncoderIdentity, ModelSource
 from sentcli.model.modules import NormalizeSpec, PoolingSpec
 from sentcli.model.options import MIN_LENGTH, Backend, LoadOptions
 from sentcli.model.spec import EncoderSpec
@@ -491,6 +491,10 @@ class SentenceEncoder:
 
         Of a model that is served, neither is known.
         """
+        if self._identity is None and isinstance(self.loaded, LoadedModel):
+            return ModelSource.of(
+                self.loaded.spec
+            ).provenance  # without a fingerprint, for which a tokenizer is written out
         return self.identity.provenance
 
     def describe(self) -> dict[str, Any]:

@@ -163,10 +163,10 @@ def test_unknown_models(tmp_path, monkeypatch):
         SentenceEncoder.load(tmp_path / "file")
     with pytest.raises(InputError, match=rf"{tmp_path} .*config\.json"):
         SentenceEncoder.load(tmp_path)
-    from sentcli import zoo
+    from sentcli import hub_fetch, zoo
 
     monkeypatch.setattr(zoo, "package_folder", lambda package: None)
-    monkeypatch.setattr(zoo, "fetch", lambda model, native: (_ for _ in ()).throw(zoo.SentcliError("offline")))
+    monkeypatch.setattr(hub_fetch, "fetch", lambda model, native: (_ for _ in ()).throw(zoo.SentcliError("offline")))
     with pytest.raises(MissingExtraError, match=r"sentcli\[minilm\]"):
         SentenceEncoder.load("minilm")
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sentcli import SentenceEncoder, zoo
+from sentcli import SentenceEncoder, hub_fetch, zoo
 from sentcli.errors import InputError
 from tests.conftest import make_backbone, save_backbone
 from tests.tolerance import VECTORS
@@ -258,7 +258,7 @@ def test_the_model_that_comes_with_sentcli(monkeypatch):
     """It needs neither hub nor package, and its words are transformers' words."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    monkeypatch.setattr(zoo, "fetch", lambda *_: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(hub_fetch, "fetch", lambda *_: pytest.fail("the hub was asked"))
     encoder = SentenceEncoder.load("sentcli-bert-mini")
     assert (encoder.spec.pooling, encoder.dimension) == ("cls", 256)
     folder = zoo.resolve("sentcli-bert-mini")[0]
