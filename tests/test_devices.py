@@ -27,25 +27,25 @@ def on_linux_with_a_gpu(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_gpus_that_are_hidden_are_an_error_where_one_is_asked_for(on_linux_with_a_gpu, hidden, monkeypatch, minilm):
+def test_gpus_that_are_hidden_are_an_error_where_one_is_asked_for(on_linux_with_a_gpu, hidden, monkeypatch, tiny_bert):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert not machine.accelerator_in_sight()
     with pytest.raises(InputError, match=rf"'cuda'.*0 CUDA devices.*CUDA_VISIBLE_DEVICES is '{hidden}'"):
-        SentenceEncoder.load(minilm, backend="torch", device="cuda")
+        SentenceEncoder.load(tiny_bert, backend="torch", device="cuda")
     with pytest.raises(InputError, match="not on cuda: CUDA_VISIBLE_DEVICES hides"):
-        SentenceEncoder.load(minilm, backend="onnx", device="cuda")
+        SentenceEncoder.load(tiny_bert, backend="onnx", device="cuda")
     notes = []
-    SentenceEncoder.load(minilm, device="auto", notice=notes.append)
+    SentenceEncoder.load(tiny_bert, device="auto", notice=notes.append)
     assert any("CUDA_VISIBLE_DEVICES" in note and "CPU" in note for note in notes)
 
 
-def test_a_gpu_that_torch_cannot_use_is_said(on_linux_with_a_gpu, monkeypatch, minilm):
+def test_a_gpu_that_torch_cannot_use_is_said(on_linux_with_a_gpu, monkeypatch, tiny_bert):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr("sentcli.model.torch_backend.accelerator_in_sight", lambda: True)
     notes = []
-    encoder = SentenceEncoder.load(minilm, backend="torch", device="auto", notice=notes.append)
+    encoder = SentenceEncoder.load(tiny_bert, backend="torch", device="auto", notice=notes.append)
     assert encoder.backend.device == "cpu"
     assert any(re.search("although there is a GPU.*without CUDA", note) for note in notes)
 

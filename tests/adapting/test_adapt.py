@@ -127,6 +127,7 @@ def test_a_gain_that_costs_similarity_is_refused(invoke, learnable, tiny_bert, t
     assert results["adopted"] is False and results["keep"]["passed"] is False
 
 
+@pytest.mark.slow
 def test_an_interrupted_adaptation_goes_on_to_the_same_end(invoke, corpus, tiny_bert, tmp_path, monkeypatch):
     trained = []
     train = adapting.Work.train

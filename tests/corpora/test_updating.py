@@ -51,7 +51,13 @@ def hits(invoke, folder, model, *options):
     return [[(hit["id"], Near(hit["score"])) for hit in result["hits"]] for result in results]
 
 
-@pytest.mark.parametrize("kinds", [("flat",), ("hnsw",), ("ivf", "bm25"), ("IVF8,PQ4x4", "hnsw", "bm25")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        *(pytest.param(kinds, marks=pytest.mark.slow) for kinds in (("flat",), ("hnsw",), ("ivf", "bm25"))),
+        ("IVF8,PQ4x4", "hnsw", "bm25"),
+    ],
+)
 def test_an_updated_index_finds_what_a_fresh_one_finds(kinds, rows, changed, model, tmp_path, invoke):
     corpus, out, fresh = tmp_path / "corpus.jsonl", tmp_path / "out", tmp_path / "fresh"
     write(corpus, rows)
@@ -224,6 +230,7 @@ def test_words_that_are_not_known_for_sure_are_cut_anew(why, rows, model, tmp_pa
     assert words_files(out) == words_files(fresh)
 
 
+@pytest.mark.slow
 def test_a_graph_stays_and_what_was_done_is_in_the_results(rows, changed, model, tmp_path, invoke):
     corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
     write(corpus, rows)

@@ -120,6 +120,7 @@ def loaded(folder, kept={}):  # noqa: B006
     return kept.setdefault(folder, Reranker.load(folder) if folder not in kept else None) or kept[folder]
 
 
+@pytest.mark.slow
 def test_int8_orders_pairs_as_fp32_does_or_is_refused(cross_encoder, monkeypatch, tmp_path):
     from scipy.stats import spearmanr
 

@@ -208,6 +208,7 @@ def gate(before, after, allow=0.01):
     return Baseline("m", {}, {"cranfield": entry}).compare(score(after), allow, Path("b.json"))
 
 
+@pytest.mark.slow
 def test_a_planted_loss_of_two_points_is_found_at_200_queries_and_rounding_is_not():
     real, other = np.array(REAL["minilm"]), np.array(REAL["minilm, 128 tokens"])
     generator = np.random.default_rng(0)
@@ -231,6 +232,7 @@ def test_a_planted_loss_of_two_points_is_found_at_200_queries_and_rounding_is_no
     assert 0.3 * 200 < wide < 0.7 * 200
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_gate_covers_a_true_difference():
     real, other = np.array(REAL["minilm"]), np.array(REAL["minilm, 128 tokens"])
     true, generator = (other - real).mean(), np.random.default_rng(1)

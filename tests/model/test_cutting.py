@@ -85,6 +85,7 @@ def test_passages_begin_at_headings_paragraphs_and_sentences(tokenizer):
     assert all(span.start % len(sentence) == 0 for span in spans)
 
 
+@pytest.mark.slow
 def test_passages_without_overlap_cost_few_tokens_more(minilm):
     from sentcli import SentenceEncoder
 

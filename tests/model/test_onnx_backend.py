@@ -520,6 +520,7 @@ def test_openvino_in_int8_has_an_export_of_its_own(openvino, tiny_bert, cache, e
     assert len(exports_in(cache)) == 2
 
 
+@pytest.mark.slow
 def test_int8_of_openvino_is_calibrated_on_own_texts(openvino, tiny_bert, tmp_path, invoke, cache):
     pytest.importorskip("nncf")
     own, out, other = tmp_path / "own.txt", tmp_path / "ov", tmp_path / "fixed"
@@ -559,6 +560,7 @@ def test_what_own_texts_and_openvino_do_not_go_with(tiny_bert, tmp_path, invoke,
     assert (out / "own.txt").exists()
 
 
+@pytest.mark.slow
 def test_two_exports_of_one_model_for_openvino_are_two_in_the_cache_of_scores(openvino, tiny_bert, tmp_path):
     from sentcli.model.identity import cache_key
     from sentcli.model.options import LoadOptions

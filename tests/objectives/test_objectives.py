@@ -173,6 +173,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_loss_and_gradients_of_one(tmp_path):
     runs = [
         subprocess.Popen([sys.executable, "-c", GATHERED, str(rank), str(tmp_path / "store")], stderr=subprocess.PIPE)

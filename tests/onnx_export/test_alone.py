@@ -52,6 +52,7 @@ def test_a_folder_whose_tokenizer_alone_would_differ_is_not_written(tmp_path, in
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_model_without_a_maximum_length_is_exported(tmp_path, invoke):
     """No text without end is tried; the positions of T5 are relative, so that nothing limits a text."""
     from tests.model.folders import edit, plain

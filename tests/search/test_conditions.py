@@ -345,6 +345,7 @@ def test_an_empty_cell_of_a_csv_file_is_an_empty_text(invoke, tmp_path):
     assert counted == {"lang is null": [], "lang = ''": ["b"], "n is null": ["b"]}
 
 
+@pytest.mark.slow
 def test_thousands_of_tests_joined_by_or_are_answered_or_refused_with_the_option():
     table = pa.table({"n": [3, 2**24 + 1, None]})
     many = " or ".join(f"n = {i}" for i in range(9000))

@@ -277,6 +277,7 @@ def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path
     assert record.efforts == {recall["parameter"]: recall["chosen"]["effort"]}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(invoke, write, place, tmp_path):
     vectors = clustered(20_000, 16)
     write_directory(tmp_path / "d", vectors, shard_rows=5000)
