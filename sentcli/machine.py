@@ -205,15 +205,17 @@ def hides_gpus() -> bool:
     return hides and any(Path(device).exists() for device in DRIVERS)
 
 
-def sums_saturate() -> bool:
+def sums_saturate(runtime: str = "onnx") -> bool:
     """Tell whether products of 8-bit numbers are added in 16 bits here, which overflow: on x86 without VNNI.
 
-    OpenVINO heeds the limit that the environment sets for oneDNN; onnxruntime does not, and loses a bit in vain there.
+    Args:
+        runtime: ``onnx``, or ``openvino``, which heeds the limit that the environment sets for oneDNN.
     """
-    for name in ONEDNN_LIMITS:
-        if os.environ.get(name, "").upper() in ISAS_WITHOUT_VNNI:
-            return True
     flags = _cpuinfo("flags")
     if flags is None:  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
         return platform.machine() not in ("arm64", "aarch64")
+    if runtime == "openvino":
+        limits = [os.environ.get(name, "").upper() for name in ONEDNN_LIMITS]
+        if any(limit in ISAS_WITHOUT_VNNI for limit in limits):
+            return True
     return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

@@ -7,8 +7,8 @@
 
 A mutant is a line of `PACKAGES` with one change. `draw` takes lines that some test reaches inside of functions, with a
 seed. `run` finds the same lines in any later state of the code by the function around them, and runs the tests that
-reach them, the `--most` quickest ones: a mutant is killed if one fails. Tests that reach a line in a process of their own
-are not counted.
+reach them, the `--most` quickest ones: a mutant is killed if one fails. Tests that reach a line in a process of their
+own are not counted.
 """
 
 import argparse

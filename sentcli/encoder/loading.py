@@ -221,7 +221,7 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
         fallback = options.allow_cpu_fallback
         backend = OnnxBackend(folder, export, device, allow_cpu_fallback=fallback, spec=pooled_by)
     exported.check_runtime(folder, export.sha256, export.probes, export.pad_id, backend)
-    if export.quantisation and not export.quantisation.get("reduce_range") and sums_saturate():
+    if export.quantisation and not export.quantisation.get("reduce_range") and sums_saturate(export.runtime):
         notice(
             f"{folder} was quantised for a processor with VNNI, which this one lacks: its sums may overflow; "
             "export it again on this machine"
@@ -272,7 +272,7 @@ def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Pa
     facts = f"{CACHE_FORMAT} {exported.FORMAT} {precision} {runtime} {identity.encoder_digest(spec)}"
     digest = hashlib.sha256(facts.encode())
     if precision == "int8":
-        digest.update(f"reduce_range {sums_saturate()}".encode())
+        digest.update(f"reduce_range {sums_saturate(runtime)}".encode())
     return cache_folder(EXPORTS) / digest.hexdigest()[:32]
 
 

@@ -246,6 +246,8 @@ def cache_key(spec: EncoderSpec, options: LoadOptions) -> str | None:
         "libraries": library_key(),
         "processor": machine.processor(),
     }
+    if options.backend == "openvino" and options.precision == "int8" and machine.sums_saturate("openvino"):
+        facts["weights"] = "7 bits"  # on the same processor the environment may decide it
     return json_digest(facts)
 
 

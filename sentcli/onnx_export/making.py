@@ -72,7 +72,7 @@ class Maker:
         if self.tokens is None:
             reads_whole = modules[0].reads_one_token or model.spec.scores_pairs
             self.tokens = not reads_whole
-        self.reduce_range = self.precision == "int8" and sums_saturate()
+        self.reduce_range = self.precision == "int8" and sums_saturate(self.runtime)
         self.graph_precision = "fp32" if for_openvino else self.precision
         is_known = transformer.family_of(model.torch_module.backbone) is not None
         can_be_written = is_known and all(part.has_onnx for part in modules)
@@ -236,7 +236,7 @@ class Maker:
         tokens = tokenizer(self.calibration)
         packed = encoding.pack(tokens.lengths, CPU_BATCH_TOKENS)
         batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
-        overflow = nncf.OverflowFix.DISABLE
+        overflow = nncf.OverflowFix.FIRST_LAYER  # what it does by itself
         if self.reduce_range:
             overflow = nncf.OverflowFix.ENABLE
         with redirect_stdout(io.StringIO()):  # nncf draws its progress there

@@ -119,7 +119,7 @@ class _Group:
         if self.best.scores.shape[1] == self.k:
             return self.best.scores.min(axis=1), True
         expected = self.k / SAMPLED
-        rank = max(int(np.ceil(expected + SURE * np.sqrt(expected) + 1)), 1)
+        rank = int(np.ceil(expected + SURE * np.sqrt(expected) + 1))
         products_of_all = len(rows) * len(self.queries)
         if not self.samples or len(rows) < 2 * SAMPLED * rank or products_of_all < FEW:
             return None, True

@@ -5,11 +5,12 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from sentcli import SentenceEncoder
+from sentcli import SentenceEncoder, machine
 from sentcli.encoder.loading import read_model
 from sentcli.model.identity import NOT_IN_DIGEST, cache_key, encoder_digest
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec_files import read_spec
 from tests.model import folders
 from tests.model.folders import TEXTS, edit
 from tests.tolerance import VECTORS
@@ -112,3 +113,13 @@ def test_a_directory_of_an_earlier_version_is_still_searched(tmp_path, invoke):
     invoke("retrieve", "--corpus", tmp_path / "v", *model, "--query", "cat", check=0)
     edit(folder, "tokenizer_config.json", truncation_side="left")
     assert "not this" in invoke("retrieve", "--corpus", tmp_path / "v", *model, "--query", "cat", check=2).stderr
+
+
+def test_scores_of_int8_on_openvino_have_another_key_where_weights_have_7_bits(tiny_bert, monkeypatch):
+    spec = read_spec(tiny_bert)
+    options = LoadOptions(backend="openvino", precision="int8", device="cpu")
+    keys = []
+    for saturates in (False, True):
+        monkeypatch.setattr(machine, "sums_saturate", lambda runtime, answer=saturates: answer)
+        keys.append((cache_key(spec, options), cache_key(spec, LoadOptions(precision="int8", device="cpu"))))
+    assert keys[0][0] != keys[1][0] and keys[0][1] == keys[1][1]

@@ -450,10 +450,10 @@ def test_an_int8_export_runs_in_int8(tiny_bert, tmp_path, expected, precision):
 
 
 def test_an_export_quantised_for_other_processors_is_said(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(making, "sums_saturate", lambda: False)
+    monkeypatch.setattr(making, "sums_saturate", lambda runtime: False)
     folder = make_export(tiny_bert, tmp_path / "int8", "int8", weights=False)
     said = []
-    monkeypatch.setattr(loading, "sums_saturate", lambda: True)
+    monkeypatch.setattr(loading, "sums_saturate", lambda runtime: True)
     SentenceEncoder.load(folder, notice=said.append)
     assert "which this one lacks: its sums may overflow" in said[0]
 

@@ -294,7 +294,7 @@ def test_int8_that_stays_out_of_tolerance_is_not_written(export, tmp_path, monke
 def test_int8_uses_7_bits_where_sums_of_products_saturate(export, tmp_path, monkeypatch, reduce_range):
     import onnx
 
-    monkeypatch.setattr(making, "sums_saturate", lambda: reduce_range)
+    monkeypatch.setattr(making, "sums_saturate", lambda runtime: reduce_range)
     export(tmp_path / "out", "--precision", "int8")
     assert read_export(tmp_path / "out").quantisation["reduce_range"] == reduce_range
     weights = onnx.load(tmp_path / "out" / "model.onnx").graph.initializer
@@ -306,7 +306,7 @@ def test_int8_uses_7_bits_where_sums_of_products_saturate(export, tmp_path, monk
 def test_int8_for_openvino_uses_7_bits_there_too(export, tmp_path, monkeypatch, reduce_range):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")
-    monkeypatch.setattr(making, "sums_saturate", lambda: reduce_range)
+    monkeypatch.setattr(making, "sums_saturate", lambda runtime: reduce_range)
     export(tmp_path / "out", "--precision", "int8", "--runtime", "openvino", "--no-verify")
     assert read_export(tmp_path / "out").quantisation["reduce_range"] == reduce_range
     largest = 0

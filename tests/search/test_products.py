@@ -50,10 +50,15 @@ def test_whole_numbers_give_the_order_of_a_stable_sort(data):
 
 @pytest.fixture
 def bound_too_high(monkeypatch):
-    """The first bound is the best product of nearly all rows, so that fewer than `k` rows lie above it."""
-    monkeypatch.setattr(products, "SAMPLED", 1)
-    monkeypatch.setattr(products, "SURE", -(2.0**20))
-    monkeypatch.setattr(products, "FEW", 2)
+    """The first bound is just below the best product, so that fewer than `k` rows lie above it."""
+    original = products._Group._least
+
+    def too_high(group, rows, slices, workers):
+        if group.best.scores.shape[1] == group.k or not group.samples:
+            return original(group, rows, slices, workers)
+        return np.nextafter((group.queries @ rows.T).max(axis=1), np.float32(-np.inf)), False
+
+    monkeypatch.setattr(products._Group, "_least", too_high)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
