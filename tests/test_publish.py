@@ -75,6 +75,7 @@ def test_an_export_names_no_place_on_this_machine(start, kind, home, trained, tm
     assert holding(target, str(Path(sentcli.__file__).parent)) == []
 
 
+@pytest.mark.slow
 def test_a_run_with_a_first_stage_and_one_that_is_saved_name_none_either(home):
     table = [{"sentence1": f"the cat {n}", "sentence2": f"a dog {n}", "score": n % 6} for n in range(24)]
     path = home / "pairs.jsonl"

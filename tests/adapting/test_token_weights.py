@@ -69,6 +69,7 @@ def test_a_vector_is_the_weighted_mean_of_the_token_vectors(start, weighted):
     np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 def test_sentence_transformers_reads_the_same_model(weighted, backend):
     from sentence_transformers import SentenceTransformer

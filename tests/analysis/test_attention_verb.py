@@ -68,6 +68,7 @@ def test_a_model_and_its_folder(attention, tiny_bert, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers(attention, tiny_bert, tmp_path):
     attention("-m", tiny_bert, "--limit", 12)
     first = result(tmp_path / "out")["results"]
@@ -213,6 +214,7 @@ def trained(tiny_bert, tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 def test_shares_of_a_run_are_those_that_training_summed_up(objectives, trained, tmp_path):
     objectives(trained)

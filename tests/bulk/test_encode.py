@@ -308,6 +308,7 @@ def unfinished(tiny_bert, tmp_path_factory):
     return source, folder / "out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -22,6 +22,7 @@ def corpus(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_encode_and_nothing_is_written(corpus, tiny_bert, tmp_path, invoke):
     arguments = ["encode", corpus, "-m", tiny_bert, "--max-length", 16, "--output-dtype", "float16"]
     invoke(*arguments, "--estimate", "--json", tmp_path / "e.json", check=0)
@@ -66,6 +67,7 @@ def test_several_models_and_wrong_usage(corpus, tiny_bert, tiny_roberta, tmp_pat
     assert "--model" in invoke("encode", corpus, "--estimate", check=2).stderr
 
 
+@pytest.mark.slow
 def test_the_bytes_of_rows_and_indexes_are_those_on_disk(tmp_path, tiny_bert, invoke):
     rows = ({"id": f"row {i}", "text": " ".join(WORDS[: 2 + i % 5]) + f" {i}", "year": i} for i in range(3000))
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -60,6 +60,7 @@ def test_machines_may_share_the_folder(encode, source, whole, tmp_path):
     encode("--check", out)
 
 
+@pytest.mark.slow
 def test_search_finds_the_same_in_what_several_machines_made(invoke, tiny_bert, whole, gathered):
     answers = []
     for corpus in (whole, gathered):
@@ -137,6 +138,7 @@ def flip(path):
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -203,6 +205,7 @@ def test_what_was_appended_is_found(encode, invoke, whole, write, tiny_bert):
     assert (found["hits"][0]["id"], found["hits"][0]["text"]) == ("26", "a small green mouse")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

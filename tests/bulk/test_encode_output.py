@@ -95,6 +95,7 @@ def test_more_dimensions_than_there_are(encode, source, tmp_path, width):
 # Resuming
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -97,6 +97,7 @@ def complaint_of(process):
     return lines[0]
 
 
+@pytest.mark.slow
 def test_a_directory_has_the_bytes_of_one_process(source, whole, tiny_bert, tmp_path):
     with started(source, tmp_path / "out", tiny_bert) as process:
         assert process.wait(120) == 0, process.stderr.read()
@@ -111,6 +112,7 @@ def test_a_file_has_the_bytes_of_one_process(source, tiny_bert, tmp_path, run, n
     assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_ends_the_run_with_one_message(source, whole, tiny_bert, tmp_path, invoke):
     out = tmp_path / "out"
     with started(source, out, tiny_bert) as process:

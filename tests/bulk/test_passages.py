@@ -76,6 +76,7 @@ def test_a_folder_of_pages_becomes_passages_that_know_their_place(pages, model, 
     assert settings["passages"] == {"tokens": 16, "overlap": 0, "context": "headings"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("context", "before"), [("none", ""), ("title", "big {animal}\n"), ("headings", "big {animal}\n")]
 )

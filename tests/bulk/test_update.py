@@ -104,6 +104,7 @@ def check_history(steps, model, folder, invoke, *options):
     shutil.rmtree(out, ignore_errors=True)
 
 
+@pytest.mark.slow
 @examples(20)
 @given(steps=histories())
 def test_a_history_of_updates_ends_as_a_fresh_directory(steps, model, tmp_path, invoke):
@@ -122,6 +123,7 @@ def test_many_histories_of_updates_end_as_fresh_directories(steps, options, mode
     check_history(steps, model, tmp_path, invoke, *options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -82,6 +82,7 @@ def test_a_collection_moves_and_returns(place, corpus, other, tiny_bert, tmp_pat
         invoke("migrate", place[0], *place[1], verb, check=2)
 
 
+@pytest.mark.slow
 def test_a_refused_move_leaves_a_collection(place, corpus, other, tiny_bert, invoke):
     index(invoke, corpus, place, tiny_bert)
     before = hits(invoke, place)

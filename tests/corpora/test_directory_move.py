@@ -119,6 +119,7 @@ ENCODINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ENCODINGS)
 def test_a_moved_directory_is_what_a_fresh_one_is(how, corpus, other, tiny_bert, tmp_path, invoke):
     options = (*ENCODINGS[how], *TORCH, "--shard-rows", 16)
@@ -142,6 +143,7 @@ def test_appended_inputs_stay_apart(out, corpus, other, tiny_bert, tmp_path, inv
     require_equal(out, fresh)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["none", "headings"])
 def test_passages_move_as_they_are(context, other, tiny_bert, tmp_path, invoke):
     pages = tmp_path / "pages"
@@ -168,6 +170,7 @@ def test_a_worse_model_is_refused_and_nothing_is_written(out, worse, invoke):
     assert not list(out.parent.glob("*before*")) and not list(out.parent.glob(".out*"))
 
 
+@pytest.mark.slow
 def test_the_same_loss_is_taken_where_it_is_allowed(out, other, invoke):
     results = migrate(invoke, out, "-m", other, *TORCH, "--allow", 1)
     assert results["passed"] and results["migrated"]
@@ -246,6 +249,7 @@ def test_what_others_have_named_so_stays(kind, out, other, invoke):
     assert "out.before" in refused_at_once(invoke, out, other)
 
 
+@pytest.mark.slow
 def test_the_folder_that_one_is_in_does_not_move(out, other, invoke, monkeypatch):
     monkeypatch.chdir(out)
     refused_at_once(invoke, out, other, ".")
@@ -278,6 +282,7 @@ def test_links_beside_the_vectors_stay_links(out, other, tmp_path, invoke):
         assert {name: str((folder / name).readlink()) for name in links} == links
 
 
+@pytest.mark.slow
 def test_parts_of_several_machines_become_one_directory(corpus, other, tiny_bert, tmp_path, invoke):
     for number in (1, 2):
         share = ("--shard", f"{number}/2", "--shard-rows", 16)
@@ -379,6 +384,7 @@ def test_a_spoilt_directory_is_refused_by_name(number, out, other, invoke):
     assert "out" in refused.stderr and files(out) == before
 
 
+@pytest.mark.slow
 def test_an_index_that_does_not_fit_the_new_dimension(out, tiny_bert, tmp_path, invoke):
     invoke("index", out, "--type", "IVF2,PQ8x4", check=0)
     short = ("--anyway", "-m", save_backbone(tmp_path / "short"), *TORCH)
@@ -419,6 +425,7 @@ def test_the_old_or_the_new_answers_after_a_kill(step, out, other, tmp_path, inv
         assert files(tmp_path / f"{when}.before") == files(out)
 
 
+@pytest.mark.slow
 def test_from_python(out, other):
     result = sentcli.migrate(corpus=str(out), model=str(other), backend="torch", allow=1)
     assert result.to_dict()["results"]["migrated"]

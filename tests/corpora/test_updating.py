@@ -111,6 +111,7 @@ def test_what_cannot_be_updated_is_said(rows, model, tmp_path, invoke):
     assert "--overwrite" in given.stderr
 
 
+@pytest.mark.slow
 def test_indexes_of_the_rows_before_are_built_again(rows, changed, model, tmp_path, invoke):
     corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
     write(corpus, rows)
@@ -184,6 +185,7 @@ def updated_words(corpus, out, model, invoke):
     return json.loads(done.stdout)["results"]
 
 
+@pytest.mark.slow
 def test_texts_that_stay_are_not_cut_into_words_again(rows, changed, model, tmp_path, invoke):
     corpus, out, fresh = tmp_path / "corpus.jsonl", tmp_path / "out", tmp_path / "fresh"
     write(corpus, rows)

@@ -89,6 +89,7 @@ def test_the_checksums_of_senteval_are_those_of_the_files(data):
         assert (hashlib.sha256(content).hexdigest(), len(content)) == (known[name].sha256, known[name].size), name
 
 
+@pytest.mark.slow
 def test_the_evaluations_find_all_their_files(data, tmp_path):
     """Exactly the registered files are enough for every task that can be read from the copy at hand."""
     from sentcli.evaluation import sts_pairs, transfer_data

@@ -64,6 +64,7 @@ def test_scores_are_those_of_cross_encoder(kind, types, backend, tmp_path):
     np.testing.assert_allclose(reranker.scores(pairs), peer(folder, pairs), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_folder_that_cross_encoder_wrote(cross_encoder, tmp_path):
     import torch
     from sentence_transformers import CrossEncoder

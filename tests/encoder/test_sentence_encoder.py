@@ -46,6 +46,7 @@ def test_vectors_do_not_depend_on_the_batch_budget(tiny_bert, sentences, budget)
     assert stats.distinct == len(set(sentences))
 
 
+@pytest.mark.slow
 def test_folders_written_by_sentence_transformers(tiny_bert, sentences, tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
@@ -171,6 +172,7 @@ def test_unknown_models(tmp_path, monkeypatch):
         SentenceEncoder.load("minilm")
 
 
+@pytest.mark.slow
 def test_minilm_equals_sentence_transformers(minilm, sentences):
     encoder = SentenceEncoder.load(minilm)
     texts = [*sentences, "A man is playing a guitar.", "Sentence embeddings " * 200]

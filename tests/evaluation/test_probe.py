@@ -45,6 +45,7 @@ def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classe
     assert sum(counted) == transfer.classifiers(transfer.PROTOCOLS[protocol], task) == folds * (4 * folds + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "settings"), [("full", plain.FULL), ("fast", plain.FAST)])
 def test_a_test_set_of_its_own(protocol, settings):
     train, test = examples(307, 4), examples(120, 4, seed=1)
@@ -64,6 +65,7 @@ def test_a_development_set_of_its_own():
     assert (found.metrics["dev_accuracy"], found.metrics["accuracy"]) == pytest.approx(wanted, abs=0.01)
 
 
+@pytest.mark.slow
 def test_every_classifier_is_the_one_trained_alone():
     """Weights, not accuracies: folds of two sizes, classifiers that stop at different times."""
     x, y = examples(333, 2)

@@ -54,6 +54,7 @@ def plain(train, dev, test):
     return kept(torch.from_numpy(test[0])).detach().numpy() @ np.arange(1, 6), 100 * best, epochs
 
 
+@pytest.mark.slow
 def test_the_head_is_the_toolkits():
     train, dev, test = examples(300), examples(80, 1), examples(90, 2)
     counted = []

@@ -75,6 +75,7 @@ def test_the_interval_of_a_mean_excludes_0_where_random_signs_refuse_it(n):
     assert excluded > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, 25])
 @pytest.mark.parametrize("zeros", [0, 0.4])
 def test_the_interval_of_a_mean_covers_few_items(n, zeros):

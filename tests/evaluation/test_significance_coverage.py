@@ -76,6 +76,7 @@ def test_groups_whose_seeds_spread_unequally(sizes, limit):
     assert all(rejected(sizes, spread, 3000, items=100, ratio=2.0) <= limit for spread in (1, 2, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "limit"), [(2, 0.085), (3, 0.07), (5, 0.07)])
 def test_a_fixed_model_has_no_spread_over_seeds(seeds, limit):
     """Seeds are compared with one known model; with two of them the test has one degree of freedom."""

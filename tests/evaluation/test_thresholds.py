@@ -104,6 +104,7 @@ def coverage(precision, cases, hits, **data):
     return float(np.mean(held)), len(held), np.array([value for value in precisions if value is not None])
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_similarity_and_held_out_precision_is_that():
     """Of 60 cases at 95 %, fewer than 53 happen once in two thousand times."""
     held, cases, precisions = coverage(0.8, 60, 1000, shift=-1.0)

@@ -177,6 +177,7 @@ def test_a_text_is_encoded_once(folder, tiny_bert):
     assert sum(given) == len(encoded.rows) == len(encoded.vectors) == 82
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "examples"),
     [("MR", 10662), ("CR", 3775), ("SUBJ", 10000), ("MPQA", 10606), ("SST2", 70042), ("TREC", 5952), ("MRPC", 5801)],

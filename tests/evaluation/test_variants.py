@@ -115,6 +115,7 @@ def test_prompts_are_left_out_in_a_row_of_their_own(notes, tiny_bert, tmp_path, 
     assert own["difference"] == 0 and bare["value"] != own["value"]
 
 
+@pytest.mark.slow
 def test_rerun_encodes_in_every_way_anew(notes, tiny_bert, tmp_path, invoke, monkeypatch):
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
     file, out = tmp_path / "grid.toml", tmp_path / "out.json"

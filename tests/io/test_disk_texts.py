@@ -65,6 +65,7 @@ def test_the_limit_ends_the_reading(tmp_path):
         collect(tmp_path / "a.txt")
 
 
+@pytest.mark.slow
 def test_memory_holds_places_and_not_texts(tmp_path):
     (tmp_path / "big.txt").write_text(("a sentence of some words, as long as they are in books " * 4 + "\n") * 50_000)
     size = (tmp_path / "big.txt").stat().st_size

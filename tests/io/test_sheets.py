@@ -114,6 +114,7 @@ def test_broken_utf_16_names_the_file(tmp_path):
         list(records(open_source(str(tmp_path / "a.txt"))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [xlsx, ods])
 def test_workbooks_are_read(tmp_path, write):
     table = read_table(write(tmp_path / f"t.{write.__name__}"))

@@ -17,6 +17,7 @@ from sentcli.io.typed import Unconverted, UndecidedError, ValueCheck, among, mad
 from sentcli.model.modules import NormalizeSpec, PoolingSpec
 from sentcli.model.settings_files import PromptSettings, TextSettings, TokenizerSettings
 from sentcli.model.spec_files import ModuleEntry, TransformerSizes
+from tests.examples import examples
 
 
 def odd(number):
@@ -108,6 +109,7 @@ def test_a_whole_file_is_taken_without_pydantic_and_is_the_same(kind, whole, str
 
 
 @pytest.mark.parametrize(("kind", "whole"), CASES, ids=lambda case: getattr(case, "__name__", ""))
+@examples(100)
 @given(data=st.data())
 def test_what_is_taken_is_what_pydantic_takes(kind, whole, data):
     changed = dict(whole)
@@ -128,6 +130,7 @@ def test_what_is_taken_is_what_pydantic_takes(kind, whole, data):
     assert exact(taken) == exact(judged(kind, changed, strict=True))
 
 
+@examples(100)
 @given(values)
 @example(True)
 @example(10**400)

@@ -309,6 +309,7 @@ def _on_backbones():
             yield pytest.param(kind, method, marks=[] if quick else [pytest.mark.slow])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "method"), _on_backbones())
 def test_methods_on_other_backbones(invoke, tmp_path, text, sentences, kind, method):
     model = save_backbone(tmp_path / kind, kind=kind)
@@ -348,6 +349,7 @@ def tiny_lm(tmp_path_factory, tiny_bert, sentences):
     return folder / "m"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_any_objective_joins_any_method(tiny_lm, text, objective):
     """One step of every method with every further objective; its gradient reaches the encoder.
@@ -671,12 +673,14 @@ def test_whitening_makes_the_data_white(invoke, tiny_bert, text, tmp_path, sente
         whitening_transform(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], np.float32), 3)
 
 
+@pytest.mark.slow
 def test_first_last_avg_needs_no_data(invoke, tiny_bert, tmp_path, sentences):
     invoke("train", "--method", "first-last-avg", "-m", tiny_bert, "-o", tmp_path / "m", check=0)
     expected = SentenceEncoder.load(tiny_bert, pooling="first-last-avg").encode(sentences)
     np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m").encode(sentences), expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences):
     train(
         invoke,
@@ -805,6 +809,7 @@ def test_views_made_from_text(sentences):
     assert masked == again != SpanMask(span=5).texts(rows, corpus, np.random.default_rng(1)).views[1]
 
 
+@pytest.mark.slow
 def test_two_runs_of_each_method_have_the_same_bytes(invoke, tiny_bert, text, tmp_path):
     for method in ("micse", "infocse", "whitenedcse", "is-bert", "ct", "mirror-bert"):
         files = []

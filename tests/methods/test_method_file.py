@@ -42,6 +42,7 @@ def call(method, model, text, out, *options):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_file_on_the_page_trains_and_resumes(invoke, tiny_bert, text, tmp_path, barlow, monkeypatch):
     """To the same bytes."""
     out = tmp_path / "whole"
@@ -81,6 +82,7 @@ def test_the_model_opens_without_the_file(invoke, tiny_bert, text, tmp_path, bar
     assert SentenceEncoder.load(tmp_path / "m").encode(sentences[:2]).shape == (2, 32)
 
 
+@pytest.mark.slow
 def test_settings_and_seeds(invoke, tiny_bert, text, tmp_path, barlow):
     more = ("--seeds", "1,2", "--max-steps", 2, "--set", "barlow.redundancy=0.01", "--set", "objectives+=contrastive")
     invoke(*call(barlow, tiny_bert, text, tmp_path / "m", *more), check=0)

@@ -78,6 +78,7 @@ def test_a_cross_encoder_goes_on_from_berts_pooler(tiny_bert):
     torch.testing.assert_close(dense.weight.detach(), load_state_dict(tiny_bert)["pooler.dense.weight"])
 
 
+@pytest.mark.slow
 def test_it_resumes_to_the_same_bytes(invoke, table, tmp_path):
     start = save_cross_encoder(tmp_path / "start")
     options = ("--max-steps", 6, "--save-every", 3, "--seed", 5)

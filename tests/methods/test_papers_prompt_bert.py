@@ -40,6 +40,7 @@ def at_the_mask(folder, template, texts):
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("albert", "modernbert")]  # their graphs are traced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", *SLOW])
 def test_the_mask_token_of_the_template_is_the_vector_everywhere(tmp_path, kind):
     texts = ["the cat sat", "a dog", "", "birds flew over"]
@@ -71,6 +72,7 @@ def test_a_long_text_is_cut_and_the_template_is_not(tiny_bert):
     np.testing.assert_allclose(pieces, (room * first + (40 - room) * second) / 40, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_a_template_replaces_that_of_the_start_model(invoke, tiny_bert, text, tmp_path):
     train(invoke, "prompt-bert", tiny_bert, text, tmp_path / "one", *TEMPLATES)
     train(invoke, "prompt-bert", tmp_path / "one", text, tmp_path / "two", "--set", f"template.first={SECOND}",
@@ -92,6 +94,7 @@ def test_the_template_without_training(invoke, tiny_bert, tmp_path):
     np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m").encode(texts), expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("denoise", [True, False])
 def test_the_loss_is_that_of_the_authors_formulas(tiny_bert, text, denoise):
     """The vector of each template alone, the places of whose second half are moved by the tokens of the sentence."""

@@ -48,6 +48,7 @@ def recipe_file(tmp_path):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_configures_its_method(name):
     recipe, method = load_recipe(name), cooked(name)
@@ -242,6 +243,7 @@ def resolved(request, start):
     return json.loads(json.dumps({**facts, **described, "settings": changed(method.settings)}))
 
 
+@pytest.mark.slow
 def test_a_finished_encoder_as_start_moves_nothing_of_recipes_and_papers_sweeps(tmp_path, tiny_bert):
     start = str(tmp_path / "finished")
     SentenceEncoder.load(str(tiny_bert), backend="torch", pooling="lasttoken").save(start)

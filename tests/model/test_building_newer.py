@@ -87,6 +87,7 @@ def folder(request, tmp_path_factory):
     return request.param(tmp_path_factory.mktemp("newer"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", [None, "query", "document"])
 @pytest.mark.parametrize("batch_tokens", [None, 16])
 def test_vectors_are_those_of_sentence_transformers(folder, prompt, batch_tokens):

@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli import bulk
@@ -15,6 +15,7 @@ from sentcli.io.text_inputs import text_sources
 from sentcli.model.cutting import Cutter, Span
 from sentcli.model.passages import BETWEEN_HEADINGS, COLUMNS, PassageRows
 from sentcli.model.tokenizing import TextTokenizer
+from tests.examples import examples
 from tests.model.test_cutting import BACKENDS, MAX_LENGTH
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -105,7 +106,7 @@ def room_for_more(cutter, span, text, found) -> bool:
     return max(alone, in_document) < cutter.tokens
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150)
 @given(page=pages(), tokens=st.integers(8, 60), part=st.sampled_from([0, 0.3, 0.5]))
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_passages_stand_under_one_heading(backend, page, tokens, part):
@@ -149,6 +150,7 @@ def rows_of(folder, cutter):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "overlap"), [(48, 0), (254, 16)])
 def test_all_pages_of_the_documentation(tokens, overlap):
     cutter = a_cutter(tokens, overlap)

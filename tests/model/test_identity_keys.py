@@ -70,6 +70,7 @@ def test_every_option_in_every_order(name, order, tmp_path, monkeypatch):
         np.testing.assert_allclose(found, expected_of(two[number]), atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALTERED)
 def test_keys_of_kept_scores_and_fingerprints_differ_where_vectors_do(name, tmp_path):
     two = pair(tmp_path, name)

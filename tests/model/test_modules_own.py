@@ -107,6 +107,7 @@ def test_the_folder_names_it_as_no_module_of_sentence_transformers(start, tmp_pa
     assert json.loads((tmp_path / "saved" / "1_AttentionPooling" / "config.json").read_text()) == {"temperature": 0.25}
 
 
+@pytest.mark.slow
 def test_it_is_trained_and_the_run_folder_has_the_export(start, tmp_path, invoke, text):
     load(start, *OWN["pooling"]).save(tmp_path / "start")
     run = ("train", "--method", "simcse", "-m", tmp_path / "start", "--pooling", "own", "--data", text)

@@ -313,6 +313,7 @@ def test_what_an_export_without_weights_cannot_give_is_refused(without_weights, 
         SentenceEncoder.load(without_weights, backend="onnx", **options)
 
 
+@pytest.mark.slow
 def test_precision_and_normalisation_have_exports_of_their_own(tiny_bert, cache):
     wanted = SentenceEncoder.load(tiny_bert, backend="torch")
     for options in ({}, {"normalize": True}, {"precision": "int8"}):
@@ -343,6 +344,7 @@ def message_of(folder, **options):
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "onnx"])
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 def test_a_file_of_another_export_is_refused(export, tiny_roberta, tmp_path, name, backend):
@@ -511,6 +513,7 @@ def test_openvino_runs_every_architecture(openvino, tmp_path, kind, pooling):
     assert cosines(found, wanted).min() >= LIMIT
 
 
+@pytest.mark.slow
 def test_openvino_in_int8_has_an_export_of_its_own(openvino, tiny_bert, cache, expected):
     pytest.importorskip("nncf")
     for backend in ("onnx", "openvino", "openvino"):

@@ -111,6 +111,7 @@ def test_where_weights_are_unknown_the_vectors_alone_tell(made):
         assert first.compare(served(made(name, pooling="max")))[0] == "another model"
 
 
+@pytest.mark.slow
 def test_lengths_and_cosines_of_what_is_kept_are_those_of_the_vectors(folders, made):
     encoder = SentenceEncoder.load("minilm", backend="torch")
     first, second = encoder.encode(list(TEXTS)), encoder.encode([QUERY + text for text in TEXTS])
@@ -138,6 +139,7 @@ def vectors(folders, tmp_path, invoke):
     return tmp_path / "vectors"
 
 
+@pytest.mark.slow
 def test_a_directory_is_checked_with_a_model(vectors, folders, invoke, tmp_path):
     def check(name, *options, code):
         command = ["encode", "--check", vectors, "-m", folders[name], "--json", tmp_path / "out.json", *options]
@@ -230,6 +232,7 @@ def test_a_baseline_says_what_the_model_of_now_is(folders, invoke, tmp_path):
     assert "model_is" not in json.loads(out.read_text())["results"]["pairs.tsv"]["baseline"]
 
 
+@pytest.mark.slow
 def test_a_baseline_tells_other_prompts_of_queries(tiny_bert, invoke, tmp_path):
     from sentence_transformers import SentenceTransformer
 

@@ -100,6 +100,7 @@ def test_a_served_model_gives_the_vectors_of_the_same_model_here(host, local, se
     assert encoder.sent.requests == len(host.requests) and len(host.requests) >= 2 + distinct / 32
 
 
+@pytest.mark.slow
 def test_encode_writes_the_vectors_and_says_what_was_sent_but_no_key(
     host, tiny_bert, rows, tmp_path, invoke, monkeypatch
 ):
@@ -133,6 +134,7 @@ def test_what_a_host_has_answered_for_the_documents_to_judge_is_kept(host, tmp_p
     assert len(sent_texts(host)) == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["pairs", "set"])
 def test_evaluate_gives_the_scores_of_the_same_model_here_and_its_costs_have_what_was_sent(
     data, host, tiny_bert, tmp_path, invoke
@@ -163,6 +165,7 @@ def test_evaluate_gives_the_scores_of_the_same_model_here_and_its_costs_have_wha
     assert len(host.requests) - before < before  # scores and vectors were kept; dimension and speed were asked for
 
 
+@pytest.mark.slow
 def test_retrieve_searches_and_scores_as_the_same_model_here(host, tiny_bert, rows, tmp_path, invoke):
     def hits(*arguments):
         invoke("retrieve", *arguments, "--query", "the cat sat", "--json", tmp_path / "hits.json", check=0)

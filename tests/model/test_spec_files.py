@@ -177,6 +177,7 @@ def test_a_table_of_a_search_engine_says_euclidean(tmp_path, invoke):
     invoke(*call, "--similarity", "cosine", check=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "precision", "apart"),
     [

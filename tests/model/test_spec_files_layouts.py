@@ -126,6 +126,7 @@ def test_sharded_weights_and_vocab_txt(tiny_bert, expected, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_saved_head_is_a_dense_module(folder, tmp_path):
     as_simcse_output(folder)
     encoder = SentenceEncoder.load(folder, pooling="cls-head")
@@ -254,6 +255,7 @@ def test_every_zoo_entry_is_complete():
     assert len({entry.source for entry in entries.values()}) == len(entries)
 
 
+@pytest.mark.slow
 def test_the_model_that_comes_with_sentcli(monkeypatch):
     """It needs neither hub nor package, and its words are transformers' words."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer

@@ -208,7 +208,7 @@ def trace_once(traced, monkeypatch):
     return prepare
 
 
-@pytest.mark.parametrize("kind", TRACED)
+@pytest.mark.parametrize("kind", [TRACED[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in TRACED[1:])])
 def test_a_traced_graph_equals_torch(model, trace_once, tmp_path, kind):
     trace_once(kind)
     encoder = SentenceEncoder.load(model(kind), backend="torch")

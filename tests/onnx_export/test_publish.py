@@ -107,6 +107,7 @@ def test_onnxruntime_and_tokenizers_alone_give_the_vectors(exported):
     assert_equal_vectors(plain_vectors(folder, TEXTS), SentenceEncoder.load(folder, backend="torch").encode(TEXTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "distilbert", "electra"])
 def test_sentence_transformers_opens_the_folder_with_equal_vectors(model, tmp_path, kind):
     from sentence_transformers import SentenceTransformer
@@ -117,6 +118,7 @@ def test_sentence_transformers_opens_the_folder_with_equal_vectors(model, tmp_pa
     assert_equal_vectors(plain_vectors(tmp_path / "out", TEXTS), peer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modes", [("mean", "cls"), ("lasttoken", "max", "cls")])
 def test_poolings_in_another_order_stay_in_that_order(model, tmp_path, modes):
     """Releases of sentence-transformers from 5 on join them in the order that the folder names."""
@@ -223,6 +225,7 @@ def test_no_verify_writes_and_says_so(export, tmp_path, wrong_activation):
     assert "not compared with its model" in (tmp_path / "out" / "README.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_change_on_sts_b_is_measured_and_counts(export, tmp_path, data, monkeypatch):
     options = ["--data", data / "senteval", "--json", tmp_path / "r.json"]
     done = export(tmp_path / "out", *options)

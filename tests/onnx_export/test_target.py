@@ -44,6 +44,7 @@ def several(source, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_each_run_adds_a_graph_and_weights_are_there_once(several):
     files = files_in(several)
     assert {"onnx/model.onnx", "onnx/model_fp16.onnx", "onnx/model_quantized.onnx", "model.safetensors"} <= files
@@ -136,6 +137,7 @@ def test_a_changed_graph_is_found(several, tmp_path):
     SentenceEncoder.load(str(folder), backend="onnx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pooling", "options", "outputs"),
     [
@@ -168,6 +170,7 @@ def test_token_vectors_are_those_before_pooling_dense_and_normalize(tmp_path):
     np.testing.assert_allclose(tokens[mask == 1], wanted[mask == 1], atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_every_file_states_the_same_length(tmp_path):
     """MiniLM's own files say 128 and 256, and programs read any of them."""
     sentcli.export(model="minilm", output=tmp_path / "out", layout="hub", verify=False)

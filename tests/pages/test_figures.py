@@ -38,6 +38,7 @@ def figure(points=None, names=2, title="$x_1$ <b>& \x1b"):
     return Figure("both", "Both", {"lines": lines, "dots": dots}, told, "lines and dots")
 
 
+@pytest.mark.slow
 def test_files_hold_what_is_drawn(tmp_path):
     save_figure(figure(), tmp_path)
     assert (tmp_path / "both.png").read_bytes()[:4] == b"\x89PNG"
@@ -47,6 +48,7 @@ def test_files_hold_what_is_drawn(tmp_path):
     assert [float(row["high"]) - float(row["low"]) for row in rows] == pytest.approx([0.2] * 4)
 
 
+@pytest.mark.slow
 def test_the_same_figure_has_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -67,6 +69,7 @@ def test_an_svg_in_a_page_takes_its_colours_and_holds_no_style():
     assert not ids[0] & ids[1], "two panels of a page do not share ids"
 
 
+@pytest.mark.slow
 def test_text_is_drawn_as_it_is():
     ((svg, _), *_) = inline(figure())
     text = " ".join(part.text or "" for part in ElementTree.fromstring(svg).iter(f"{SVG}text"))

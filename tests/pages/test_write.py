@@ -173,6 +173,7 @@ def plot(name):
     return Figure("plot", name, {name: draw}, data, name, name)
 
 
+@pytest.mark.slow
 @examples(12)
 @given(NAMES)
 def test_a_page_survives_any_name(name):

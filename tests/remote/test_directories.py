@@ -30,6 +30,7 @@ def encoded_rows(result):
     return json.loads(result.stdout)["results"]["rows_encoded"]
 
 
+@pytest.mark.slow
 def test_a_store_has_the_bytes_of_a_local_directory_and_the_manifest_comes_last(store, encode, rows, local, tmp_path):
     done = encode(rows, "-o", OUT, *SHARDS)
     assert "-> s3://corpora/out [90, 32]" in done.stderr
@@ -41,6 +42,7 @@ def test_a_store_has_the_bytes_of_a_local_directory_and_the_manifest_comes_last(
     assert re.search(f"{OUT} .*90 rows .*3 shards", encode("--check", OUT).stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 def test_a_directory_in_a_store_is_an_input_for_another_model(encode, rows, tiny_roberta, tmp_path):
     encode(rows, "-o", OUT, *SHARDS)
@@ -110,6 +112,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(store, encode, rows, local
     assert store.contents("out") == local
 
 
+@pytest.mark.slow
 def test_resume_of_a_whole_directory_uploads_nothing_and_other_settings_are_refused(store, encode, rows):
     encode(rows, "-o", OUT, *SHARDS)
     store.requests.clear()
@@ -147,6 +150,7 @@ def test_check_reads_what_resume_trusts(store, encode, rows, local):
     assert re.search(r"s3://corpora/out: vectors-00002\.npy .*SHA-256.*vectors-00007\.npy .*--resume", checked.stderr)
 
 
+@pytest.mark.slow
 def test_parts_of_machines_are_one_directory_to_which_rows_are_appended(store, encode, rows, tmp_path):
     more = tmp_path / "more.jsonl"
     more.write_text("".join(json.dumps({"id": f"m{i}", "text": f"a cat {i}", "n": i}) + "\n" for i in range(7)))
@@ -184,6 +188,7 @@ def test_an_output_that_cannot_be_written_is_refused_first(store, encode, output
     assert re.search(words, failed.stderr)
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_in_the_middle_keeps_what_it_has(store, encode, rows, local, monkeypatch):
     monkeypatch.setattr("sentcli.io.object_stores.PAUSES", (0.01,))
     publish = ShardWriter.publish

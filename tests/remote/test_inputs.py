@@ -22,6 +22,7 @@ from sentcli.io.text_inputs import text_sources
 from tests.remote.conftest import KEY, SECRET, files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["txt", "jsonl", "jsonl.gz", "csv", "parquet"])
 def test_every_format_has_the_rows_that_it_has_on_this_machine(store, tmp_path, rows, kind):
     path = tmp_path / f"a.{kind}"
@@ -202,6 +203,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(encode, tmp_pat
     assert re.search(rf"{scheme}:// .*{library}.*'sentcli\[remote\]'", failed.stderr)
 
 
+@pytest.mark.slow
 def test_web_addresses_are_read_with_user_or_signature_and_neither_is_seen(web, invoke, tiny_bert, tmp_path):
     web.authorization = "Basic dXNlcjpoaWRkZW4tcGFzcw=="  # user:hidden-pass
     web.query, web.heads = "X-Amz-Signature=abc%2Fhidden-signature&X-Amz-Credential=hidden-key", False

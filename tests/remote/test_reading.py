@@ -44,10 +44,12 @@ def directory(store, encode, rows, tmp_path):
     return tmp_path / "local"
 
 
+@pytest.mark.slow
 def test_a_search_in_a_store_finds_what_one_on_this_machine_finds(store, directory, hits):
     assert hits(OUT) == hits(directory)
 
 
+@pytest.mark.slow
 def test_what_has_not_changed_is_not_copied_again_and_what_has_is(store, directory, encode, hits, tmp_path):
     hits(OUT)
     store.requests.clear()
@@ -61,6 +63,7 @@ def test_what_has_not_changed_is_not_copied_again_and_what_has_is(store, directo
     assert found == hits(directory) and found[0]["hits"][0]["id"] == "new"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hnsw", "bm25"])
 def test_an_index_is_built_in_the_store_and_used_elsewhere(store, directory, invoke, hits, cache, kind):
     pytest.importorskip("faiss")
@@ -132,12 +135,14 @@ def test_a_pattern_is_a_corpus_of_texts(store, hits, rows):
     assert hits("s3://corpora/texts/*.jsonl") == hits(rows)
 
 
+@pytest.mark.slow
 def test_a_file_of_vectors_in_a_store_is_searched(store, encode, rows, hits, tmp_path):
     encode(rows, "-o", tmp_path / "v.parquet")
     store.put("v.parquet", (tmp_path / "v.parquet").read_bytes())
     assert hits("s3://corpora/v.parquet") == hits(tmp_path / "v.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "npy", "safetensors"])
 def test_a_damaged_file_is_named_as_it_lies_in_the_store(store, hits, suffix):
     store.put(f"v.{suffix}", b"PAR1 and nothing else")
@@ -145,6 +150,7 @@ def test_a_damaged_file_is_named_as_it_lies_in_the_store(store, hits, suffix):
     assert f"error: s3://corpora/v.{suffix}: " in failed and "/tmp" not in failed
 
 
+@pytest.mark.slow
 def test_a_damaged_manifest_is_named_as_it_lies_in_the_store(store, directory, encode, rows, hits):
     store.put("out/manifest.json", b'{"format": 1}')
     failed = encode(rows, "-o", OUT, "--shard-rows", 40, "--resume", check=2)
@@ -189,6 +195,7 @@ def test_a_model_in_a_store_makes_the_vectors_of_the_same_model_here(store, enco
     assert manifest["settings"]["model"] == "s3://corpora/models/tiny"
 
 
+@pytest.mark.slow
 def test_a_search_takes_the_model_in_a_store_that_made_the_vectors(store, encode, invoke, rows, tiny_bert):
     for path in Path(tiny_bert).rglob("*"):
         if path.is_file():

@@ -215,6 +215,7 @@ REFERENCE = {
 """nDCG@10 and recall@100 of an implementation of its own (k1 1.2, b 0.75, English, title + text)."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFERENCE)
 def test_real_sets_score_as_the_reference(name, data):
     metrics = pytest.importorskip("beir.retrieval.evaluation", reason="scores are BEIR's")

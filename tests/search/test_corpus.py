@@ -113,6 +113,7 @@ def test_rows_are_counted_selected_and_taken(corpus):
     assert documents["r0"].columns["year"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", [None, "year > 1910 and lang <> 'it'", "year > 3000"])
 def test_hits_are_those_of_all_comparisons(corpus, encoder, condition):
     some = corpus if condition is None else selected(corpus, condition)
@@ -131,6 +132,7 @@ def test_hits_are_those_of_all_comparisons(corpus, encoder, condition):
         assert all(hit.row.text == TEXTS[int(hit.row.id[1:])] for hit in hits)
 
 
+@pytest.mark.slow
 def test_equal_texts_are_both_found(corpus, encoder):
     ready, _ = corpus.prepare(SearchOptions(), encoder)
     (hits,) = search(ready, "dense", [TEXTS[3]], encoder.encode([TEXTS[3]]), 2)
@@ -138,6 +140,7 @@ def test_equal_texts_are_both_found(corpus, encoder):
     assert hits[0].score == pytest.approx(hits[1].score, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_words_and_fusion(corpus, encoder):
     ready, facts = corpus.prepare(SearchOptions(search="dense,bm25,rrf,weighted"), encoder)
     assert "bm25" in facts
@@ -155,12 +158,14 @@ def test_words_and_fusion(corpus, encoder):
         assert ids(search(ready, way, ["zanzibar"], encoder.encode(["a word like zanzibar"]), 1)[0]) == ["r26"]
 
 
+@pytest.mark.slow
 def test_words_alone_need_no_encoder(corpus):
     ready, facts = corpus.prepare(SearchOptions(search="bm25"), None)
     assert set(facts) - {"version"} == {"bm25"}
     assert ids(search(ready, "bm25", ["zanzibar"], None, 5)[0]) == ["r26"]
 
 
+@pytest.mark.slow
 def test_vectors_of_another_model_are_refused(corpus, kind, tiny_roberta):
     if kind == "file":
         pytest.skip("a file of texts is encoded with any model")

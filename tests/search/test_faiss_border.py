@@ -186,6 +186,7 @@ def gpu(monkeypatch):
     return _Gpu(require_faiss(), monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ivf", "ivfpq"])
 def test_clusters_and_codes_are_made_on_a_gpu_and_come_back(kind, gpu):
     vectors = clustered(3000, 32)

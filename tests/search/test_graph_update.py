@@ -102,6 +102,7 @@ def rows():
     return rows_like(ROWS, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file_rows", "history"),
     [

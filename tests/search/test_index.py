@@ -143,6 +143,7 @@ def test_flat_is_exact_and_builds_nothing(directory):
     assert np.array_equal(found.search(QUERIES, 10).positions, true.positions)
 
 
+@pytest.mark.slow
 def test_codes_are_compared_exactly_in_the_end(directory):
     make(directory, "ivfpq", target=0.9)
     found = opened(directory)
@@ -378,6 +379,7 @@ def test_a_changed_byte_is_found_by_the_check(directory, which):
     assert VectorDirectory.open(directory).check_index("hnsw") == [f"{path} is damaged (its SHA-256 differs)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "{", '{"format": 99}', '{"format": 1, "files": [], "odd": 1}', "[]"])
 def test_a_damaged_manifest_is_named(directory, content):
     make(directory, "hnsw")

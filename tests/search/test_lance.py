@@ -92,6 +92,7 @@ def approximately(found, expected):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "similarity"), [("texts", "dot"), ("directory", "dot"), ("corpus.parquet", "cosine")]
 )
@@ -277,6 +278,7 @@ ODD = [
 ]
 
 
+@pytest.mark.slow
 def test_ids_may_hold_any_sign_and_have_any_length(write, find, tiny_bert, tmp_path):
     keys = [*ODD, "b" * 70_000]
     path = rows_of(tmp_path / "odd.jsonl", [{"id": key, "text": f"the cat {i}"} for i, key in enumerate(keys)])
@@ -382,6 +384,7 @@ def test_a_reader_keeps_its_version_while_the_table_is_written(write, corpus, ti
     assert (reader.count(), LanceCollection.open(place, None).count()) == (before, 1)
 
 
+@pytest.mark.slow
 def test_the_second_of_two_writers_says_so(write, corpus, place, tiny_bert, monkeypatch):
     from sentcli.search import lance_waiting
 

@@ -419,6 +419,7 @@ def test_long_texts_are_cut_and_said(invoke, place, tiny_bert, tmp_path):
     assert {key for key, _ in hits(found)[0]} == {"long", "empty"}
 
 
+@pytest.mark.slow
 def test_an_open_file_is_refused(invoke, write, corpus, place, tiny_bert):
     write(corpus, "-m", tiny_bert)
     program = (

@@ -85,6 +85,7 @@ def corpus(tmp_path):
     return tmp_path / "a.jsonl"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["directory", "a.parquet", "a.npy", "a.jsonl"])
 def test_the_command_names_both_ids_and_groups(invoke, corpus, tiny_bert, tmp_path, given):
     model = ("-m", tiny_bert)

@@ -105,6 +105,7 @@ def test_what_an_interrupted_run_has_done_is_not_what_the_run_that_it_replaces_h
         assert (json.loads(told.read_text())["results"]["steps"] if told.exists() else None) == steps
 
 
+@pytest.mark.slow
 def test_two_interruptions_and_one_between_checkpoint_and_score(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
     options = ["--eval-data", dev, "--eval-every", 2]
     invoke(*arguments(tiny_bert, text, tmp_path / "whole", *options), check=0)
@@ -153,6 +154,7 @@ def test_killed_while_the_model_is_written(invoke, tiny_bert, text, tmp_path, mo
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", [(), (".run.json.1.partial",)])
 def test_killed_before_the_first_step(rest, invoke, tiny_bert, text, tmp_path, monkeypatch):
     """What a run has written before its identity does not make its folder another's."""
@@ -293,6 +295,7 @@ def test_shortened_metrics_are_said(invoke, tiny_bert, text, tmp_path, monkeypat
     assert [line["step"] for line in without_times(tmp_path / "m")] == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [None, "{"])
 def test_a_finished_run_without_its_configuration_is_said(invoke, tiny_bert, text, tmp_path, content):
     call = arguments(tiny_bert, text, tmp_path / "m")

@@ -161,6 +161,7 @@ def test_the_share_of_each_term_in_the_gradient(tiny_bert, text):
         assert shares[name] == pytest.approx(norm / sum(norms.values()), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_shares_are_measured_now_and_then_and_change_nothing(invoke, tiny_bert, text, tmp_path):
     for every in (0, 3):
         invoke(
@@ -174,6 +175,7 @@ def test_shares_are_measured_now_and_then_and_change_nothing(invoke, tiny_bert, 
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "distilbert", "mpnet", "modernbert"])
 def test_the_last_layer_at_the_first_token_alone(tmp_path, sentences, kind, monkeypatch):
     """The same vectors and the same gradients as with all tokens, where the architecture allows it."""
@@ -229,6 +231,7 @@ def train(invoke, model, text, out, *options, check=0):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not half_precision_supported(CPU, "bf16"), reason="this processor does not compute in bf16")
 def test_bf16_trains_like_fp32(invoke, tiny_bert, text, tmp_path):
     losses = {}
@@ -310,6 +313,7 @@ def test_compile(invoke, tiny_bert, text, tmp_path):
         torch.testing.assert_close(two[key], value, rtol=1e-3, atol=1e-4, msg=key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     ["simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse", "mlm", "ct", "mirror-bert", "esimcse"],

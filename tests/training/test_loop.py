@@ -71,6 +71,7 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(base, "CPU_ROWS", sys.maxsize)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "settings", "waits"),
     [
@@ -100,6 +101,7 @@ def test_what_would_wait_for_a_gpu_in_a_step(tiny_bert, text, as_on_a_gpu, metho
     assert sorted(counted.found) == waits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "modernbert"])
 @pytest.mark.parametrize("padded", [True, False])
 def test_a_mask_that_is_not_looked_at_hides_the_same_tokens(tmp_path, kind, padded, monkeypatch):

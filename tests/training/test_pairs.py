@@ -106,6 +106,7 @@ def test_a_step_on_binary_pairs_has_the_peers_loss(invoke, still, tmp_path):
     assert re.search(r"graded\.csv .*sentence1, sentence2, score.*online-contrastive.*cosent", said(refused))
 
 
+@pytest.mark.slow
 def test_gradient_caching_leaves_the_weights_as_they_are(invoke, still, triplets, tmp_path):
     options = ("--batch-size", 12, "--max-steps", 2, "--learning-rate", 1e-3)
     train(invoke, triplets, still, tmp_path / "whole", *options)
@@ -230,6 +231,7 @@ def test_crops_train(invoke, tiny_bert, tmp_path):
     train(invoke, text, tiny_bert, tmp_path / "m", "--set", "views=crops", "--batch-size", 12, "--max-steps", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", ["crops", "adjacent"])
 def test_texts_that_belong_together_have_the_length_of_the_model_and_no_head(invoke, minilm, tmp_path, views):
     text = tmp_path / "documents.txt"
@@ -248,6 +250,7 @@ def dev_pairs(tmp_path):
     return table(tmp_path / "dev.csv", ("anchor", "positive"), [(f"is this a {n}", f"the red {n}") for n in NOUNS])
 
 
+@pytest.mark.slow
 def test_a_dev_set_of_ones_own_chooses_the_weights(invoke, tiny_bert, triplets, dev_pairs, tmp_path, dev):
     options = ("--batch-size", 6, "--max-steps", 4, "--eval-every", 2, "--learning-rate", 1e-3, "--dev", dev_pairs)
     out = tmp_path / "m"
@@ -268,6 +271,7 @@ def test_a_dev_set_of_ones_own_chooses_the_weights(invoke, tiny_bert, triplets, 
     assert "mrr@10" in (out / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_seeds_are_compared_on_the_dev_set(invoke, tiny_bert, triplets, dev_pairs, tmp_path):
     options = ("--batch-size", 6, "--max-steps", 2, "--dev", dev_pairs, "--seeds", "1,2", "--json", tmp_path / "r.json")
     result = train(invoke, triplets, tiny_bert, tmp_path / "m", *options)

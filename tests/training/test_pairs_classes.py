@@ -49,6 +49,7 @@ def test_the_loss_is_the_peers():
     torch.testing.assert_close(loss, expected)
 
 
+@pytest.mark.slow
 def test_it_learns_the_classes_of_pairs(invoke, tiny_bert, table, tmp_path):
     train(invoke, tiny_bert, table, tmp_path / "m", "--max-steps", 60, "--learning-rate", "5e-3")
     lines = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]

@@ -26,6 +26,7 @@ def pooled(folder):
     return SentenceEncoder.load(str(folder), backend="torch").spec.pooling
 
 
+@pytest.mark.slow
 def test_a_finished_encoder_keeps_its_pooling_and_the_other_is_scored_once(invoke, finished, text, dev, tmp_path):
     def train(out, *options):
         call = arguments(finished, text, tmp_path / out, "--eval-data", dev, *options)

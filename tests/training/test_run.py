@@ -30,6 +30,7 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_model_that_opens_everywhere(invoke, tiny_bert, text, dev, tmp_path, sentences):
     out = tmp_path / "new" / "folder"
     train(
@@ -113,6 +114,7 @@ def test_a_head_with_batch_norm_encodes_by_its_running_statistics(invoke, tiny_b
     np.testing.assert_allclose(again.encode(sentences), expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes(invoke, tiny_bert, text, tmp_path):
     digests = {}
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
@@ -127,6 +129,7 @@ def test_training_lowers_the_loss(invoke, tiny_bert, text, tmp_path):
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
+@pytest.mark.slow
 def test_a_folder_of_text_files_and_a_directory_of_vectors_are_their_texts(invoke, tiny_bert, text, tmp_path):
     parts, rows = tmp_path / "parts", text.read_text("utf-8").splitlines(keepends=True)
     parts.mkdir()
@@ -361,6 +364,7 @@ def test_the_start_weights_are_kept_only_if_they_may_be(tmp_path, keep_start, ke
     assert (keeper.scores.start, keeper.scores.best_step) == (9.0, kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scores", "warned"), [((50.0, 40.0), True), ((50.0, 60.0), False)])
 def test_a_run_that_never_helps_says_so(invoke, tiny_bert, text, dev, tmp_path, monkeypatch, scores, warned):
     from sentcli.training.loop import BestKeeper
@@ -379,6 +383,7 @@ def test_a_run_that_never_helps_says_so(invoke, tiny_bert, text, dev, tmp_path, 
     assert ("--learning-rate" in result.stderr) is warned
 
 
+@pytest.mark.slow
 def test_without_the_start_a_run_keeps_trained_weights(invoke, tiny_bert, text, dev, tmp_path):
     train(
         invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--eval-data", dev, "--max-steps", 2,

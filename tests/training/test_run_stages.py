@@ -124,6 +124,7 @@ def test_sentences_of_pairs(topics):
     assert not any("sat 1" in text for text in held)
 
 
+@pytest.mark.slow
 def test_one_method_after_another(topics, tiny_bert, tmp_path, invoke):
     call = ["train", "--method", "sts-regression", "--after", "is-bert", "-m", tiny_bert, "--data", topics]
     budget = ["--max-steps", 2, "--set", "before.max_steps=3", "--set", "before.batch_size=4", "--seed", 7]

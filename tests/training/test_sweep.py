@@ -39,6 +39,7 @@ def grid(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_seeds_give_mean_and_sd(invoke, tiny_bert, text, dev, tmp_path):
     result = train(
         invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--seeds", "48,49,50", "--eval-data", dev,
@@ -59,6 +60,7 @@ def test_seeds_give_mean_and_sd(invoke, tiny_bert, text, dev, tmp_path):
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, tmp_path, grid):
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid)
     lines = records(tmp_path / "m" / "results.jsonl")
@@ -330,6 +332,7 @@ def test_subsets_that_make_no_sense(invoke, tiny_bert, text, tmp_path, line, mes
     assert re.search(rf"s\.toml: .*{message}", " ".join(result.stderr.split()))
 
 
+@pytest.mark.slow
 def test_two_points_that_mean_the_same_run(invoke, tiny_bert, text, tmp_path):
     """It is run once and stands in both rows; a long name keeps its seed apart."""
     long = "".join(
@@ -427,6 +430,7 @@ def test_the_table_shows_small_numbers_and_runs_that_ended_early():
     assert table.rows[0][:2] == ["3e-05", "1 (ended early), 2"]
 
 
+@pytest.mark.slow
 def test_transfer_tasks_are_scored_as_senteval_scores_the_trained_model(invoke, tiny_bert, text, tmp_path):
     downstream = write_downstream(tmp_path / "downstream")
     options = ["--senteval", downstream, "--senteval-tasks", "MR,TREC", "--senteval-protocol", "lbfgs"]

@@ -59,6 +59,7 @@ def terms(folder):
     return [line for line in lines if "loss" in line]
 
 
+@pytest.mark.slow
 def test_every_kind_of_teacher_gives_the_same_targets(train, invoke, teacher, text, tmp_path, request):
     """A folder, an export, a server, and vectors in a file and in a directory."""
     train("distill", "--teacher", teacher, output="folder")
@@ -111,6 +112,7 @@ def test_a_teacher_is_encoded_once(train, teacher, text, tmp_path, monkeypatch):
     assert digests(tmp_path / "first") == digests(tmp_path / "second")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_teacher_resumes_to_the_same_bytes(train, invoke, tiny_bert, teacher, text, tmp_path, monkeypatch):
     other = save_backbone(tmp_path / "third", seed=2)
 

@@ -86,6 +86,7 @@ def test_log_geometry_needs_a_dev_set(tiny_bert, text, invoke, tmp_path):
     assert re.search("--log-geometry.*--eval-data", invoke(*call, check=2).stderr)
 
 
+@pytest.mark.slow
 def test_geometry_of_models_and_a_run(trained, tiny_bert, downstream, invoke, tmp_path):
     out = tmp_path / "new" / "out"
     done = invoke(
@@ -110,6 +111,7 @@ def test_geometry_of_models_and_a_run(trained, tiny_bert, downstream, invoke, tm
     assert [row["x"] for row in curve] == ["0", "2", "4"]
 
 
+@pytest.mark.slow
 def test_geometry_of_vectors(invoke, tmp_path, tiny_bert, text):
     vectors = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
     np.save(tmp_path / "v.npy", vectors)
@@ -229,6 +231,7 @@ def test_sweep(invoke, tmp_path):
     assert "--x batch_size: " in wrong.stderr
 
 
+@pytest.mark.slow
 def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
     """From a sweep that was really run."""
     grid = ["seeds = [1, 2]", "[[grid]]", 'method = ["simcse", "informin-cl"]', "limit = [16, 48]"]
@@ -251,6 +254,7 @@ def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
     assert re.search("--baseline simce: .*'simcse'", wrong.stderr)
 
 
+@pytest.mark.slow
 def test_a_report_of_runs_models_and_files(trained, tiny_bert, downstream, invoke, tmp_path):
     scores = tmp_path / "scores.json"
     pairs = tmp_path / "own.tsv"

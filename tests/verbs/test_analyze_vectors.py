@@ -110,6 +110,7 @@ def test_positives_need_dropout_and_texts(invoke, text, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_map_of_stored_vectors_is_that_of_their_texts_and_names_each_point(invoke, tiny_bert, tmp_path, sentences):
     kept = list(dict.fromkeys(s for s in sentences if s.strip()))[:40]
     table = tmp_path / "t.jsonl"

@@ -50,6 +50,7 @@ METRICS = {
 }
 
 
+@pytest.mark.slow
 def test_every_kind_in_one_command(models, own, invoke, tmp_path):
     page = tmp_path / "page.html"
     result = invoke(

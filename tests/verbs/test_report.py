@@ -90,6 +90,7 @@ def runs(tmp_path):
     return tmp_path / "first", tmp_path / "second"
 
 
+@pytest.mark.slow
 def test_runs_with_a_dev_set_of_their_own_are_drawn_and_summed_up(invoke, runs, tmp_path):
     invoke("report", runs[1], "-o", tmp_path / "a.md", "-o", tmp_path / "a.html", check=0)
     page = (tmp_path / "a.md").read_text("utf-8")

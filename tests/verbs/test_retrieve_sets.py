@@ -538,6 +538,7 @@ def test_a_printed_average_is_of_the_fourteen_sets():
 # Real sets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "score"), [("time", 0.7013), ("cacm", 0.4994)])
 def test_bm25_on_real_sets(retrieve, data, name, score):
     found = retrieve("--search", "bm25", "--beir", data / "retrieval" / name)["results"][name]
