@@ -201,9 +201,10 @@ def test_small_sections_are_joined_with_those_below_them(text, most, expected, t
     assert first_lines == expected
 
 
-def test_cutting_at_headings_is_recorded_of_pages_alone(tmp_path):
+def test_cutting_at_headings_is_recorded_of_pages_that_have_some(tmp_path):
     (tmp_path / "page.md").write_text("# One\n\nthe cat", "utf-8")
-    (tmp_path / "text.txt").write_text("the cat", "utf-8")
-    for cut, recorded in ((PassageRows(a_cutter(8)), [True, False]), (None, [False, False])):
+    (tmp_path / "plain.md").write_text("the cat\n\n```\n# a comment\n```", "utf-8")
+    (tmp_path / "text.txt").write_text("# the cat", "utf-8")
+    for cut, recorded in ((PassageRows(a_cutter(8)), [True, False, False]), (None, [False, False, False])):
         inputs = bulk.read_inputs([str(tmp_path)], ReadOptions("text", None, cut=cut))
         assert ["cut" in facts for facts in inputs.identity()] == recorded
