@@ -138,6 +138,20 @@ def heading_at(place: int, found: list[Heading]) -> str | None:
     return BETWEEN_HEADINGS.join(above.values()) or None
 
 
+def heading_of(span, text, found) -> str | None:
+    """Return the headings above the first text of a passage, or of a section that is whole in it with all below it."""
+    begin = span.start + len(text[span.start : span.end]) - len(text[span.start : span.end].lstrip())
+    place = begin
+    for heading in found:
+        if not begin <= heading.start < span.end:
+            continue
+        place = heading.start
+        borders = [other.start for other in found if other.start > place and other.level <= heading.level]
+        if words_under(heading, text, found) or min(borders, default=len(text)) <= span.end:
+            break
+    return heading_at(place, found)
+
+
 def rows_of(folder, cutter):
     """Return the passages of a folder of pages, by page."""
     sources = text_sources([str(folder)], pages=True)
@@ -165,7 +179,7 @@ def test_all_pages_of_the_documentation(tokens, overlap):
             assert span.start <= end < span.end
             end = span.end
             assert has_one_heading_above(span, text, found)
-            assert row["heading"] == heading_at(span.start + len(part) - len(part.lstrip()), found)
+            assert row["heading"] == heading_of(span, text, found)
             if orphan(span, text, found):
                 assert not room_for_more(cutter, span, text, found)
         assert end == len(text)
@@ -188,7 +202,7 @@ WARRANTY = f"# Warranty\n\nTwo years.\n\n{DAMAGE}"
         (f"Above.\n\n{WARRANTY}", WARRANTY + WARRANTY, ["None: Above.", "Warranty: # Warranty"]),
         (f"\n\n{SETUP}# Warranty\n\nNo.", WARRANTY, ["Setup: # Setup", "Warranty: # Warranty"]),
         ("# One\n\n# Two\n\n## Three", WARRANTY, ["One: # One", "Two: # Two"]),
-        (f"# One\n\n## Two\n\n{CAT * 3}", f"# One\n\n## Two\n\n{CAT}", ["One: # One", f"One > Two: {CAT * 2}"]),
+        (f"# One\n\n## Two\n\n{CAT * 3}", f"# One\n\n## Two\n\n{CAT}", ["One > Two: # One", f"One > Two: {CAT * 2}"]),
         ("no heading", WARRANTY, ["None: no heading"]),
     ],
 )
