@@ -1,4 +1,7 @@
-"""Read weight files, safetensors or `.bin` files of older checkpoints (weights only), and write safetensors."""
+"""Find and read weight files, safetensors or `.bin` files of older checkpoints (weights only); write safetensors.
+
+Names in a model's settings, also those of its other files and folders, must lead to a place inside of the model folder.
+"""
 
 from __future__ import annotations
 
