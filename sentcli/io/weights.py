@@ -1,6 +1,6 @@
 """Find and read weight files, safetensors or `.bin` files of older checkpoints (weights only); write safetensors.
 
-Names in a model's settings, also those of its other files and folders, must lead to a place inside of the model folder.
+A name in the settings of a model that leads out of its folder is refused, of weights and of other files (`inside`).
 """
 
 from __future__ import annotations
