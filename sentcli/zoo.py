@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
 from sentcli.io.digests import expanded
-from sentcli.io.places import WEB, is_remote, scheme_of
+from sentcli.io.places import is_remote
 from sentcli.io.weights import ADAPTER
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def served_model(name: str) -> Served | None:
     Raises:
         InputError: if the address does not name a model, or has a user or a query.
     """
-    if scheme_of(name) not in WEB:
+    if ":" not in name:  # which is the schemes' alone; `Served` needs modules that most commands do without
         return None
     from sentcli.io.served import Served
 

@@ -10,7 +10,7 @@ from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.hub import HubModel
 from sentcli.hub_fetch import fetch
-from sentcli.zoo import _entry_called, find_entry, on_this_machine, resolve, zoo
+from sentcli.zoo import _entry_called, find_entry, on_this_machine, resolve, served_model, zoo
 from tests.model.folders import make
 from tests.model.test_spec_files_layouts import cached_on_hub
 
@@ -28,6 +28,15 @@ def test_what_is_no_folder_and_no_hub_id_is_no_model(name, tmp_path, monkeypatch
     with pytest.raises(InputError, match=r"(?s)^no model .*no such model folder.*hub id"):
         resolve(name)
     assert not on_this_machine(name)
+
+
+@pytest.mark.parametrize("before", ["", " ", "\t", "\x01"])
+def test_an_address_behind_blanks_is_an_address_and_keeps_its_password(before):
+    served = served_model(f"{before}http://host/v1#model")
+    assert served is not None and served.model == "model"
+    with pytest.raises(InputError, match="password") as error:
+        resolve(f"{before}http://user:geheim12345@host/v1#model")
+    assert "geheim12345" not in str(error.value)
 
 
 def test_a_command_says_so_with_the_code_of_wrong_usage(tmp_path, invoke):

@@ -25,9 +25,10 @@ manifest last. A collection of Milvus is made beside the old one and renamed, an
 until one commit brings them. `tests/faults/test_overwrite.py` lets each call that changes a file fail, or kills there:
 a command that writes something new is a line in its `CASES`.
 
-`io/dataset.py` knows shards, parts and manifests. A shard's bytes may depend on its own rows and the settings only:
-that is what `--resume`, `--shard` and the repair of torn shards rest on. Whatever decides the bytes of a vector belongs
-into `settings` of the manifest; `settings_of` in `bulk/vector_settings.py` collects it.
+`io/dataset.py` knows shards and manifests, `io/blocks.py` which shards a machine makes (`ShardShare`) and what is
+counted of them (`Counts`). A shard's bytes may depend on its own rows and the settings only: that is what `--resume`,
+`--shard` and the repair of torn shards rest on. Whatever decides the bytes of a vector belongs into `settings` of the
+manifest; `settings_of` in `bulk/vector_settings.py` collects it.
 """
 
 from importlib import import_module

@@ -50,13 +50,17 @@ def open_directory(
             for one in begun if settings.resume else ():
                 if writer is None and one.holds(part):
                     with suppress(InputError):  # it is of another input, model or setting
-                        writer = DatasetWriter(one, plan, settings.shard_rows, group, resume=True, **options)
+                        begun_writer = DatasetWriter(one, plan, settings.shard_rows, group, resume=True, **options)
+                        if not begun_writer.was_cut_otherwise:
+                            writer = begun_writer
             if writer is None:
                 _clear_staging(folder, part)
                 console.detail(f"the new {place} is made in {folder}; the old one stays until it is complete")
         if writer is None:
             resume = settings.resume and folder is place
             writer = DatasetWriter(folder, plan, settings.shard_rows, group, resume=resume, **options)
+            if writer.was_cut_otherwise:
+                console.note(f"{place} keeps its passages as an earlier version cut them: --update cuts them anew")
         with writer:
             yield writer
         if writer.folder != place and not settings.stays_beside:

@@ -42,10 +42,18 @@ class Inputs:
             facts = source.identity()
             if self.vectors is not None:
                 facts["vectors"] = self.vectors
-            if self.options.cut is not None and source.is_markdown_page:
+            if self._has_headings(source):
                 facts["cut"] = "at headings"
             files.append(facts)
         return files
+
+    def _has_headings(self, source: Source) -> bool:
+        """Tell whether a file is a page that is cut at its headings."""
+        if self.options.cut is None or not source.is_markdown_page:
+            return False
+        from sentcli.io.pages import headings
+
+        return any(row is not None and headings(row.text) for row in rows(source, self.options))
 
     def blocks(self, *, columns: Sequence[str] | None = None, **reading: Any) -> Iterator[Block]:
         """Yield the rows in blocks.

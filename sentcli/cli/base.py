@@ -132,10 +132,14 @@ class Conversion:
 
 
 def convert_where_needed(parameters: list[Any]) -> list[Any]:
-    """Let each parameter of a command take a `Conversion` in place of Typer's own, and return all of them."""
+    """Let each parameter of a command take a `Conversion` in place of Typer's own, and return all of them.
+
+    Typer documents none of the names that this needs: where a release lacks them, its own conversion stays.
+    """
     for parameter in parameters:
-        by_rules = type(parameter).get_runtime_param.__get__(parameter)
-        parameter.get_runtime_param = partial(Conversion, by_rules)
+        by_rules = getattr(type(parameter), "get_runtime_param", None)
+        if by_rules is not None and hasattr(parameter, "type_descriptor"):
+            parameter.get_runtime_param = partial(Conversion, by_rules.__get__(parameter))
     return parameters
 
 

@@ -35,6 +35,7 @@ from sentcli.command.arguments import (
     docstring,
     in_utf8,
 )
+from sentcli.command.result import Result
 from sentcli.errors import InputError, SentcliError
 from sentcli.printable import value_without_secrets
 
@@ -246,7 +247,8 @@ def verb(
                 if in_memory is not None:
                     run = functools.partial(in_memory, declared.run)
                 result: R = run(values)
-                getattr(result, "objects", None)  # a caller in Python may keep it long: it says how things are now
+                if isinstance(result, Result):
+                    result.settle()
                 return result
             except InputError as error:
                 if in_memory is not None and "no such file" in str(error):

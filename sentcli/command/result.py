@@ -169,6 +169,10 @@ class Result:
             objects.append(record)
         return objects
 
+    def settle(self) -> None:
+        """Make the `objects` now, for a caller that may keep the result long: they say how things are at this time."""
+        _ = self.objects
+
     @property
     def tables(self) -> list[Table]:
         """The tables that are not folded."""
@@ -178,7 +182,7 @@ class Result:
         """Return the JSON: an object, or a list of them where there are several models or runs."""
         if len(self.objects) == 1:
             return self.objects[0]
-        return self.objects
+        return list(self.objects)
 
     @cached_property
     def frame(self) -> pd.DataFrame:

@@ -492,9 +492,8 @@ class SentenceEncoder:
         Of a model that is served, neither is known.
         """
         if self._identity is None and isinstance(self.loaded, LoadedModel):
-            return ModelSource.of(
-                self.loaded.spec
-            ).provenance  # without a fingerprint, for which a tokenizer is written out
+            # Without a fingerprint, for which a tokenizer is written out
+            return ModelSource.of(self.loaded.spec).provenance
         return self.identity.provenance
 
     def describe(self) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Turn input files into blocks of rows, after one pass that counts and checks everything.
 
 `survey` reads a whole input before any work starts, so that a broken row is found before hours of encoding, and
-progress bars and file headers know the number of rows.
+progress bars and file headers know the number of rows. What is said of a block's shard without the forms of
+`io/dataset.py`, which need pydantic, stands here too: whose it is (`ShardShare`), the `Counts` over its rows, and the
+name of the manifest.
 """
 
 from __future__ import annotations

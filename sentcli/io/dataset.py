@@ -26,6 +26,8 @@ from sentcli.io.places import Place
 MOST_SHARDS = 1_000_000
 CANARIES = "canaries"
 """The setting that does not decide the vectors but shows them; it differs in the last bits from machine to machine."""
+CUT = "cut"
+"""How a file of an `InputGroup` was cut into passages, where earlier versions cut it otherwise."""
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
 SHARD_FILE = re.compile(r"(?:vectors-(\d{5,})\.npy|rows-(\d{5,})\.parquet)")
 PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")

@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
 from sentcli.io.blocks import Block, Counts, ShardShare
-from sentcli.io.dataset import CANARIES, InputGroup, Manifest, Shard, read_manifest
+from sentcli.io.dataset import CANARIES, CUT, InputGroup, Manifest, Shard, read_manifest
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import Folder
 from sentcli.io.forms import write_json
@@ -115,7 +115,8 @@ class DatasetWriter:
                 several machines become one dataset.
 
         Raises:
-            InputError: if the existing dataset was made from other inputs or with other settings.
+            InputError: if the existing dataset was made from other inputs or with other settings, or lacks rows of
+                pages that an earlier version has cut otherwise.
         """
         self.folder = folder
         self.plan = plan
@@ -131,6 +132,8 @@ class DatasetWriter:
             columns={name: str(kind) for name, kind in plan.column_types.items()},
             settings=plan.settings,
         ).with_shards([])
+        self.was_cut_otherwise = False
+        """Whether the rows that are there are passages as an earlier version cut the same pages, and stay so."""
         if resume or append:
             self._continue(inputs, append=append)
         earlier = self.manifest.groups[:-1]
@@ -140,11 +143,16 @@ class DatasetWriter:
             self.first_row += group.rows
             self.first_number += group.read
         self.first_shard = self.manifest.shards_before(earlier)
-        self.share = self.part.shards(-(-plan.rows // shard_rows))
+        self.share = self.part.shards(-(-self.plan.rows // shard_rows))
         """The numbers of this machine's shards, counted from the first shard of these inputs."""
         finished = self._finished()
         self.missing = [number for number in self.share if self.first_shard + number not in finished]
         """The numbers of the shards in `share` that are missing."""
+        if self.was_cut_otherwise and self.missing:
+            raise InputError(
+                f"{self.folder} cannot be continued: an earlier version cut these pages otherwise, and some of their "
+                "passages are missing; --overwrite encodes all anew"
+            )
         self.expected = sum(map(self._size, self.missing))
         self.rows_before = sum(map(self._size, self.share)) - self.expected
         self.current: ShardWriter | None = None
@@ -165,9 +173,13 @@ class DatasetWriter:
         canaries = old.settings.get(CANARIES)
         if canaries is not None:  # those of the first rows stay
             self.manifest = replace(self.manifest, settings={**self.manifest.settings, CANARIES: canaries})
-        same_inputs = old.groups[-1].inputs == inputs.inputs
+        last = old.groups[-1]
+        same_inputs = _without_cut(last.inputs) == _without_cut(inputs.inputs)
+        if same_inputs and last.inputs != inputs.inputs:
+            self.was_cut_otherwise = True
+            self.plan = replace(self.plan, rows=last.rows)
         if not same_inputs and not append:
-            changed = _inputs_difference(old.groups[-1].inputs, inputs.inputs)
+            changed = _inputs_difference(last.inputs, inputs.inputs)
             raise InputError(
                 f"{self.folder} cannot be resumed, inputs differ: {changed}; --append adds rows, another -o keeps "
                 "both, --overwrite replaces what is there"
@@ -350,6 +362,14 @@ class DatasetWriter:
 
 def _without_nulls(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _without_cut(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what identifies inputs besides how they are cut."""
+    files = []
+    for facts in inputs:
+        files.append({name: value for name, value in facts.items() if name != CUT})
+    return files
 
 
 def _inputs_difference(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:

@@ -1,4 +1,7 @@
-"""Checksums of files, and the cache of sentcli, which keeps them and other files that it can make again."""
+"""Checksums of files, JSON values, texts and vectors, and the cache of sentcli.
+
+The cache keeps checksums of files, and other files that can be made again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of tables of labelled text, in which lists of positives and negatives have become rows and columns."""
+"""The files, columns and rows of tables of labelled text; lists of positives and negatives become rows and columns."""
 
 from __future__ import annotations
 

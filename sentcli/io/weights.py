@@ -1,4 +1,7 @@
-"""Read weight files, safetensors or `.bin` files of older checkpoints (weights only), and write safetensors."""
+"""Find and read weight files, safetensors or `.bin` files of older checkpoints (weights only); write safetensors.
+
+A name in the settings of a model that leads out of its folder is refused, of weights and of other files (`inside`).
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.io.pages import LOWEST, Section
+from sentcli.io.pages import LOWEST, Heading, Section
 from sentcli.model.tokenizing import TextTokenizer, without_surrogates
 
 Integers = npt.NDArray[np.int64]
@@ -35,6 +35,8 @@ class Span:
 
     start: int
     end: int
+    path: tuple[Heading, ...] = ()
+    """The headings above its text, the highest first; of sections that are joined those above the first."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,9 @@ class Cutter:
                 "--passage-tokens, less --overlap, or --context none"
             )
         starts = self._token_starts(text)
-        if len(starts) <= most and len(sections) < 2:
-            return [Span(0, len(text))]
+        sections = sections or [Section(0, len(text), 0, LOWEST)]
+        if len(starts) <= most and len(sections) == 1:
+            return [Span(0, len(text), sections[0].path)]
 
         def fits(start: int, end: int) -> bool:
             first, behind = np.searchsorted(starts, (start, end))
@@ -87,11 +90,11 @@ class Cutter:
         boundaries = [_ends(pattern, text) for pattern in (PARAGRAPH, SENTENCE, LINE, WORD)]
         places = _Places(_behind_blanks(text, starts), boundaries, most, self.overlap)
         spans: list[Span] = []
-        for part in parts(sections or [Section(0, len(text), 0, LOWEST)], fits):
+        for part in parts(sections, fits):
             first, last = np.searchsorted(starts, (part.start, part.end)).tolist()
             for whole in places.spans(part, first, last):
                 for span in self._fitting(text, whole, most, part.body):
-                    _add(spans, span)
+                    _add(spans, replace(span, path=part.path))
         return spans
 
     def length(self, text: str) -> int:
@@ -183,32 +186,36 @@ def parts(sections: Sequence[Section], fits: Callable[[int, int], bool]) -> Iter
 
     Yields:
         Sections from the first to the last character of what is joined. Where all does not fit, a heading that has no
-        text of its own is joined with the first one below it, and `body` is where the text of that one begins.
+        text of its own is joined with the first one below it, of which `body` and `path` are.
     """
     place = 0
     while place < len(sections):
-        body, behind = _reach(sections, place, fits)
-        yield replace(sections[place], body=body, end=sections[behind - 1].end)
+        first, behind = _reach(sections, place, fits)
+        yield replace(sections[first], start=sections[place].start, end=sections[behind - 1].end)
         place = behind
 
 
 def _reach(sections: Sequence[Section], place: int, fits: Callable[[int, int], bool]) -> tuple[int, int]:
-    """Return where the text under a heading begins, and the number of the first section that is not joined with it."""
+    """Return what is joined from a section on.
+
+    Returns:
+        The number of the first section that has text, or is joined with all below it, and of the first that is not
+        joined with them.
+    """
     start = sections[place].start
-    for number in range(place, len(sections)):
-        section = sections[number]
-        behind = number + 1
+    while True:
+        section = sections[place]
+        behind = place + 1
         while behind < len(sections) and sections[behind].level > section.level:
             behind += 1
-        if behind > number + 1 and fits(start, sections[behind - 1].end):
-            return section.body, behind
+        has_none_below = behind == place + 1
+        if has_none_below or fits(start, sections[behind - 1].end):
+            return place, behind
+        below = sections[place + 1]
         is_bare = section.body == section.end
-        if not is_bare or behind == number + 1:
-            return section.body, number + 1
-        below = sections[number + 1]
-        if not fits(start, min(below.body + 1, below.end)):
-            return section.body, number + 1
-    raise AssertionError("the last section has none below it")
+        if not is_bare or not fits(start, min(below.body + 1, below.end)):
+            return place, place + 1
+        place += 1
 
 
 def _add(spans: list[Span], span: Span) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.pages import Section, sections
+from sentcli.io.pages import Heading, Section, sections
 from sentcli.io.readers import RowBatch
 from sentcli.model.cutting import Cutter, Span
 
@@ -17,7 +16,7 @@ Context = Literal["none", "title", "headings"]
 above it."""
 COLUMNS = ("document", "passage", "start", "end", "heading")
 """The columns of passages: the id of the document, the number of the passage in it, from 0, its characters in the text
-of the document, and the headings above it."""
+of the document, and the headings above its text."""
 TITLES = ("title", "headline", "subject", "name")
 """The columns that may hold the title of a document, in any case; `heading` is a column of passages."""
 BETWEEN_HEADINGS = " > "
@@ -112,16 +111,17 @@ class PassageRows:
         parts: list[Section] = []
         if documents.source.is_markdown_page:
             parts = sections(text)
-        paths = [""]
+        reserved = self.cutter.length(context_of(title, "", self.context))
         for part in parts:
-            paths.append(BETWEEN_HEADINGS.join([heading.words for heading in part.path]))
-        reserved = 0
-        for path in paths:
-            reserved = max(reserved, self.cutter.length(context_of(title, path, self.context)))
-        starts = [part.start for part in parts]
+            reserved = max(reserved, self.cutter.length(context_of(title, _joined(part.path), self.context)))
         for span in self.cutter.cut(text, parts, reserved):
-            path = paths[bisect_right(starts, span.start)]
+            path = _joined(span.path)
             yield _Passage(span, path, context_of(title, path, self.context))
+
+
+def _joined(path: Sequence[Heading]) -> str:
+    """Return headings in one line."""
+    return BETWEEN_HEADINGS.join([heading.words for heading in path])
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _Passage:
 
     span: Span
     path: str
-    """The headings above it."""
+    """The headings above its text."""
     context: str
     """What stands in front of it when it is encoded."""
 

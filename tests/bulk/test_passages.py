@@ -278,20 +278,64 @@ def test_front_matter_of_yaml_and_toml_is_read_and_other_is_named(matter, tiny_b
         assert row["text"] == "The cat sat."
 
 
-def test_a_directory_of_pages_that_an_earlier_version_cut_is_updated_and_not_resumed(pages, model, tmp_path, invoke):
-    encode = ("encode", pages, "-o", tmp_path / "v", *model, "--passages", "--passage-tokens", 16)
+def as_cut_by_an_earlier_version(folder):
+    """Take out of a manifest that its pages were cut at headings, and the last rows, as if there were fewer."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    (group,) = manifest["groups"]
+    assert any("cut" in facts for facts in group["inputs"])
+    for facts in group["inputs"]:
+        facts.pop("cut", None)
+    last = manifest["shards"].pop()
+    for name in (last["vectors"], last["rows"]):
+        (folder / name).unlink()
+    group["rows"] = manifest["rows_done"] = manifest["rows_total"] = last["first_row"]
+    path.write_text(json.dumps(manifest))
+
+
+def test_a_directory_of_pages_that_an_earlier_version_cut_stays_until_it_is_updated(pages, model, tmp_path, invoke):
+    cut = ("--passages", "--passage-tokens", 16, "--shard-rows", 5)
+    encode = ("encode", pages, "-o", tmp_path / "v", *model, *cut)
     invoke(*encode, check=0)
     rows = rows_of(tmp_path / "v")
-    path = tmp_path / "v" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for facts in manifest["groups"][0]["inputs"]:
-        facts.pop("cut", None)
-    path.write_text(json.dumps(manifest))
-    assert "cut None there, 'at headings' now" in invoke(*encode, "--resume", check=2).stderr
+    as_cut_by_an_earlier_version(tmp_path / "v")
+    before = rows_of(tmp_path / "v")
+    assert 0 < len(before) < len(rows)
+    for flag in ("--resume", "--append"):
+        done = invoke(*encode, flag, "--json", "-", check=0)
+        assert json.loads(done.stdout)["results"]["rows_encoded"] == 0
+        assert "--update" in done.stderr and f"{len(before)} were there" in done.stderr
+        assert rows_of(tmp_path / "v") == before
     updated = json.loads(invoke(*encode, "--update", "--json", "-", check=0).stdout)["results"]
-    assert (updated["kept"], updated["encoded"]) == (len(rows), 0)
+    assert (updated["kept"], updated["new"]) == (len(before), len(rows) - len(before))
     assert rows_of(tmp_path / "v") == rows
-    invoke(*encode, "--resume", check=0)
+    assert "--update" not in invoke(*encode, "--resume", check=0).stderr
+
+
+def test_pages_that_an_earlier_version_began_to_cut_are_not_continued(pages, model, tmp_path, invoke):
+    cut = ("--passages", "--passage-tokens", 16, "--shard-rows", 5)
+    encode = ("encode", pages, "-o", tmp_path / "v", *model, *cut)
+    invoke(*encode, check=0)
+    rows = rows_of(tmp_path / "v")
+    as_cut_by_an_earlier_version(tmp_path / "v")
+    (tmp_path / "v" / "vectors-00000.npy").unlink()
+    for flag in ("--resume", "--append"):
+        refused = " ".join(invoke(*encode, flag, check=2).stderr.split())
+        assert "earlier version cut these pages otherwise" in refused and "--overwrite" in refused
+    invoke(*encode, "--overwrite", "--resume", check=0)
+    assert rows_of(tmp_path / "v") == rows
+
+
+def test_a_finished_directory_that_an_earlier_version_cut_is_overwritten_when_that_is_asked(
+    pages, model, tmp_path, invoke
+):
+    cut = ("--passages", "--passage-tokens", 16, "--shard-rows", 5)
+    encode = ("encode", pages, "-o", tmp_path / "v", *model, *cut)
+    invoke(*encode, check=0)
+    rows = rows_of(tmp_path / "v")
+    as_cut_by_an_earlier_version(tmp_path / "v")
+    invoke(*encode, "--overwrite", "--resume", check=0)
+    assert rows_of(tmp_path / "v") == rows
 
 
 def test_overlap_stays_under_its_heading(model, tmp_path, invoke):

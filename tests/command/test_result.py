@@ -1,8 +1,13 @@
-"""What the JSON of an interrupted command says was done; see tests/bulk and tests/training for encode and train."""
+"""What the JSON of an interrupted command says was done; see tests/bulk and tests/training for encode and train.
+
+And the objects of a result: a list of the caller's own, which says how things were when the verb ended.
+"""
 
 import json
 
 import pytest
+
+from sentcli.command.result import Record, Result
 
 PAIRS = "".join(f"the cat {i} sat\tthe dog {i % 5} sat\t{i % 6}\n" for i in range(30))
 
@@ -73,3 +78,17 @@ def test_rows_that_were_indexed_are_in_the_json(interrupted, tiny_bert, tmp_path
     invoke("encode", text, "-o", folder, "-m", tiny_bert, "--shard-rows", 10, "--overwrite", check=0)
     found = interrupted(FaissIndex, "add", 3, "index", folder, "--type", "hnsw", "--file-rows", 15)
     assert found["interrupted"] and found["results"] == {"rows_done": 15, "rows_total": 40}
+
+
+def test_what_a_caller_does_to_the_json_of_several_models_is_not_in_the_result():
+    result = Result([Record("evaluate", "a"), Record("evaluate", "b")])
+    result.to_dict().clear()
+    assert [each["model"] for each in result.to_dict()] == ["a", "b"]
+
+
+def test_a_settled_result_says_how_things_were():
+    environment = {"seed": 1}
+    result = Result([Record("evaluate", "a", environment=lambda: dict(environment))])
+    result.settle()
+    environment["seed"] = 2
+    assert result.to_dict()["environment"] == {"seed": 1}

@@ -39,6 +39,14 @@ class Strict:
 
 
 @dataclass(frozen=True)
+class ForTypeCheckers:
+    """A class variable whose type is a name that only type checkers import."""
+
+    tables: ClassVar["dict[str, Tables]"] = {}  # noqa: F821
+    count: int = 0
+
+
+@dataclass(frozen=True)
 class Form:
     """A field of each kind that the package's own forms have."""
 
@@ -151,6 +159,10 @@ def test_a_number_of_another_type_is_left_to_pydantic(value):
 def test_types_whose_rules_are_not_known_here_are_left_to_pydantic(kind):
     with pytest.raises(UndecidedError):
         made(kind, 1)
+
+
+def test_a_class_variable_may_have_a_type_that_only_type_checkers_import():
+    assert checked(ForTypeCheckers, {"count": 3}, "file") == ForTypeCheckers(3)
 
 
 def test_an_unknown_key_is_refused_where_no_others_are_supported():

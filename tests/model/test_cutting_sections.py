@@ -139,6 +139,20 @@ def heading_at(place: int, found: list[Heading]) -> str | None:
     return BETWEEN_HEADINGS.join(above.values()) or None
 
 
+def heading_of(span, text, found) -> str | None:
+    """Return the headings above the first text of a passage, or of a section that is whole in it with all below it."""
+    begin = span.start + len(text[span.start : span.end]) - len(text[span.start : span.end].lstrip())
+    place = begin
+    for heading in found:
+        if not begin <= heading.start < span.end:
+            continue
+        place = heading.start
+        borders = [other.start for other in found if other.start > place and other.level <= heading.level]
+        if words_under(heading, text, found) or min(borders, default=len(text)) <= span.end:
+            break
+    return heading_at(place, found)
+
+
 def rows_of(folder, cutter):
     """Return the passages of a folder of pages, by page."""
     sources = text_sources([str(folder)], pages=True)
@@ -167,7 +181,7 @@ def test_all_pages_of_the_documentation(tokens, overlap):
             assert span.start <= end < span.end
             end = span.end
             assert has_one_heading_above(span, text, found)
-            assert row["heading"] == heading_at(span.start + len(part) - len(part.lstrip()), found)
+            assert row["heading"] == heading_of(span, text, found)
             if orphan(span, text, found):
                 assert not room_for_more(cutter, span, text, found)
         assert end == len(text)
@@ -190,7 +204,7 @@ WARRANTY = f"# Warranty\n\nTwo years.\n\n{DAMAGE}"
         (f"Above.\n\n{WARRANTY}", WARRANTY + WARRANTY, ["None: Above.", "Warranty: # Warranty"]),
         (f"\n\n{SETUP}# Warranty\n\nNo.", WARRANTY, ["Setup: # Setup", "Warranty: # Warranty"]),
         ("# One\n\n# Two\n\n## Three", WARRANTY, ["One: # One", "Two: # Two"]),
-        (f"# One\n\n## Two\n\n{CAT * 3}", f"# One\n\n## Two\n\n{CAT}", ["One: # One", f"One > Two: {CAT * 2}"]),
+        (f"# One\n\n## Two\n\n{CAT * 3}", f"# One\n\n## Two\n\n{CAT}", ["One > Two: # One", f"One > Two: {CAT * 2}"]),
         ("no heading", WARRANTY, ["None: no heading"]),
     ],
 )
@@ -203,9 +217,10 @@ def test_small_sections_are_joined_with_those_below_them(text, most, expected, t
     assert first_lines == expected
 
 
-def test_cutting_at_headings_is_recorded_of_pages_alone(tmp_path):
+def test_cutting_at_headings_is_recorded_of_pages_that_have_some(tmp_path):
     (tmp_path / "page.md").write_text("# One\n\nthe cat", "utf-8")
-    (tmp_path / "text.txt").write_text("the cat", "utf-8")
-    for cut, recorded in ((PassageRows(a_cutter(8)), [True, False]), (None, [False, False])):
+    (tmp_path / "plain.md").write_text("the cat\n\n```\n# a comment\n```", "utf-8")
+    (tmp_path / "text.txt").write_text("# the cat", "utf-8")
+    for cut, recorded in ((PassageRows(a_cutter(8)), [True, False, False]), (None, [False, False, False])):
         inputs = bulk.read_inputs([str(tmp_path)], ReadOptions("text", None, cut=cut))
         assert ["cut" in facts for facts in inputs.identity()] == recorded

@@ -78,7 +78,7 @@ def place_of(config: dict[str, Any], folder: Path) -> str:
 
 
 def load_all() -> None:
-    """Import every file of this package, each of which registers its modules."""
+    """Import every file of this package, so that all modules in them are registered."""
     for file in iter_modules(import_module(PACKAGE).__path__):
         import_module(f"{PACKAGE}.{file.name}")
 
