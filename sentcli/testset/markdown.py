@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -47,7 +48,7 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
             links.append([])
         links[-1] += _links(token.children or [])
     found = headings_among(tokens, text)
-    borders = [*(heading.start for heading in found), len(text)]
+    borders = [*map(attrgetter("start"), found), len(text)]
     yield title, "", text[: borders[0]].strip(), links[0]
     anchors = {""}
     repeated: Counter[str] = Counter()
