@@ -111,7 +111,7 @@ def test_a_history_of_updates_ends_as_a_fresh_directory(steps, model, tmp_path, 
     check_history(steps, model, tmp_path, invoke)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @examples(200)
 @given(
     steps=histories(),
