@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from sentcli.compression import Compression, OutputType
 from sentcli.errors import DataError
+from sentcli.io.forms import adapter_of
 from sentcli.model.passages import Context
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity, supported_similarity
@@ -94,7 +95,9 @@ class VectorFacts:
             DataError: if they are of another form than those that `encode` writes.
         """
         try:
-            return TypeAdapter(cls).validate_python(dict(settings))
+            form: Any = cls
+            facts: Self = adapter_of(form).validate_python(dict(settings))
+            return facts
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))

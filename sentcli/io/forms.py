@@ -226,7 +226,7 @@ def _strictly(kind: Any, text: str) -> Any:
     except UndecidedError:
         from pydantic import ValidationError
     try:
-        return _form(kind).validate_json(text, strict=True)
+        return adapter_of(kind).validate_json(text, strict=True)
     except ValidationError as error:
         raise ValueError(problem_of(kind, error)) from error
 
@@ -244,14 +244,15 @@ def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:
     except UndecidedError:
         from pydantic import ValidationError
     try:
-        valid = _form(form).validate_python(value)
+        valid = adapter_of(form).validate_python(value)
         return valid
     except ValidationError as error:
         raise DataError(file, problem_of(kind, error)) from error
 
 
 @cache
-def _form(kind: Any) -> TypeAdapter[Any]:
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Return what of pydantic judges values of a declared form; it is built once for each form."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -14,9 +14,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from sentcli.errors import InputError
+from sentcli.io.forms import adapter_of
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.identity import ModelSource
 from sentcli.model.served import ServedModel
@@ -155,7 +156,9 @@ class ProbeVectors:
                 "it again, in a form that does"
             )
         try:
-            return TypeAdapter(cls).validate_python(value)
+            form: Any = cls
+            made: ProbeVectors = adapter_of(form).validate_python(value)
+            return made
         except ValidationError as error:
             raise InputError(f"{title}: its vectors of fixed texts are damaged; make it again") from error
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator, TypeAdapter
+from pydantic import AfterValidator
 
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, types
-from sentcli.io.forms import decode
+from sentcli.io.forms import adapter_of, decode
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
 
@@ -65,7 +65,9 @@ class Record:
         """
         try:
             decode(text)
-            return TypeAdapter(cls).validate_json(text, strict=True)
+            form: Any = cls
+            record: Record = adapter_of(form).validate_json(text, strict=True)
+            return record
         except ValueError as error:  # of pydantic, too
             raise DataError(collection, "its record is damaged; --overwrite makes the collection anew") from error
 
