@@ -26,8 +26,17 @@ from common import machine
 
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.significance import mean_interval
-from sentcli.io.pages import LOWEST, Section, front_matter, headings, markdown_tokens, plain_words, sections
-from sentcli.model.cutting import LINE, PARAGRAPH, SENTENCE, WORD, Cutter, Span, _behind_blanks, _ends, _Places
+from sentcli.io.pages import (
+    LOWEST,
+    PageLayout,
+    Section,
+    front_matter,
+    headings,
+    markdown_tokens,
+    page_layout,
+    plain_words,
+)  # fmt: skip
+from sentcli.model.cutting import SENTENCE, Cutter, Span, _Headers, _Lines, _Places
 from sentcli.model.passages import BETWEEN_HEADINGS, Context, context_of
 from sentcli.search.options import SearchOptions
 from sentcli.search.searcher import build
@@ -59,11 +68,12 @@ def as_before(cutter: Cutter, text: str) -> list[Span]:
     if len(tokens) <= cutter.tokens:
         return [Span(0, len(text))]
     starts = np.array([heading.start for heading in headings(text)], np.int64)
-    boundaries = [starts, *(_ends(pattern, text) for pattern in (PARAGRAPH, SENTENCE, LINE, WORD))]
-    places = _Places(_behind_blanks(text, tokens), boundaries, cutter.tokens, cutter.overlap)
+    headers = _Headers((), ())
+    places = _Places(text, tokens, _Lines(()), headers, cutter.tokens, cutter.overlap)
+    places.kinds.insert(0, places._numbers(starts))
     spans = []
     for span in places.spans(Section(0, len(text), 0, LOWEST), 0, len(tokens)):
-        spans += cutter._fitting(text, span, cutter.tokens, 0)
+        spans += cutter._fitting(text, span, cutter.tokens, 0, headers)
     return spans
 
 
@@ -71,18 +81,18 @@ def alone(cutter: Cutter, text: str) -> list[Span]:
     """Cut a page at its headings; one without text of its own goes with the first below it."""
     parts: list[Section] = []
     bare: Section | None = None
-    for section in sections(text):
+    for section in page_layout(text).sections:
         begin = section.start
         if bare is not None and section.level > bare.level:
             begin = parts.pop().start
         parts.append(replace(section, start=begin, level=LOWEST))
         bare = section if section.body == section.end else None
-    return cutter.cut(text, parts)
+    return cutter.cut(text, PageLayout(parts))
 
 
 def joined(cutter: Cutter, text: str) -> list[Span]:
     """Cut a page as `encode --passages` does."""
-    return cutter.cut(text, sections(text))
+    return cutter.cut(text, page_layout(text))
 
 
 WAYS: dict[str, Callable[[Cutter, str], list[Span]]] = {"as before": as_before, "alone": alone, "joined": joined}
@@ -125,7 +135,7 @@ def taken_out(pages: dict[str, str]) -> tuple[dict[str, str], list[Asked]]:
     candidates: dict[tuple[str, int], list[str]] = {}
     corpus = "\n\n".join(pages.values())
     for page, text in pages.items():
-        parts = sections(text)
+        parts = page_layout(text).sections
         for sentence in sentences(text):
             place = text.index(sentence)
             number = max(number for number, part in enumerate(parts) if part.start <= place)
@@ -162,14 +172,14 @@ def passages_of(
     cut: Callable[[Cutter, str], list[Span]], cutter: Cutter, text: str, context: Context
 ) -> Iterator[tuple[Span, str]]:
     """Yield the passages of a page, each also as it is encoded: behind the headings above it, or alone."""
-    parts = sections(text)
+    parts = page_layout(text).sections
     above = []
     for part in parts:
         above.append(context_of("", BETWEEN_HEADINGS.join([heading.words for heading in part.path]), context))
     room = replace(cutter, tokens=cutter.tokens - max(map(cutter.length, above)))
     starts = [part.start for part in parts]
     for span in cut(room, text):
-        yield span, above[bisect_right(starts, span.start) - 1] + text[span.start : span.end]
+        yield span, above[bisect_right(starts, span.start) - 1] + span.text_in(text)
 
 
 def found_by(way: str, pages: dict[str, str], asked: list[Asked], model: EvaluatedModel, context: Context) -> Found:

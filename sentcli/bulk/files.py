@@ -42,18 +42,22 @@ class Inputs:
             facts = source.identity()
             if self.vectors is not None:
                 facts["vectors"] = self.vectors
-            if self._has_headings(source):
-                facts["cut"] = "at headings"
+            cut_at = self._cut_at(source)
+            if cut_at:
+                facts["cut"] = f"at {cut_at}"
             files.append(facts)
         return files
 
-    def _has_headings(self, source: Source) -> bool:
-        """Tell whether a file is a page that is cut at its headings."""
+    def _cut_at(self, source: Source) -> str:
+        """Return at what a page is cut where earlier versions did not cut it; empty if it is cut as by them."""
         if self.options.cut is None or not source.is_markdown_page:
-            return False
-        from sentcli.io.pages import headings
+            return ""
+        from sentcli.io.pages import page_layout
 
-        return any(row is not None and headings(row.text) for row in rows(source, self.options))
+        for row in rows(source, self.options):
+            if row is not None:
+                return page_layout(row.text).cut_at()
+        return ""
 
     def blocks(self, *, columns: Sequence[str] | None = None, **reading: Any) -> Iterator[Block]:
         """Yield the rows in blocks.

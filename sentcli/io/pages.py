@@ -22,6 +22,8 @@ RESERVED = ("id", "text", "embedding", "document", "passage", "start", "end", "h
 """The columns that `encode` writes itself, with passages."""
 HEADING_SIGN = re.compile(r"(?:^|(?<=\r)) {0,3}(?:#{1,6}(?=\s|$)|(?:=+|-+)[ \t]*(?=\r|$))", re.MULTILINE)
 """What every heading of Markdown has: without it a text is not parsed for headings."""
+ROWS_SIGN = re.compile(r"[|\t]|```|~~~| {4}")
+"""What every table and every block of code has: without it a text is not parsed for them."""
 END_OF_LINE = re.compile(r"\r\n?|\n")
 """The ends of lines of Markdown, among them a carriage return alone."""
 LOWEST = 7
@@ -53,6 +55,42 @@ class Section:
     """That of its heading; `LOWEST` above the first, since no section belongs to that part."""
     path: tuple[Heading, ...] = ()
     """The headings above its text, the highest first; its own is the last."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table or a block of code, whose lines stay whole and together with what introduces or closes them."""
+
+    start: int
+    end: int
+    first: int
+    """The character at which the first row of the table or line of the code begins, behind blanks."""
+    last: int
+    """That of the last one."""
+    is_table: bool
+
+    def may_be_cut_at(self, character: int) -> bool:
+        """Tell whether a row begins at the beginning of a line and has rows above it."""
+        return self.first < character <= self.last
+
+
+@dataclass(frozen=True)
+class PageLayout:
+    """How a page is divided."""
+
+    sections: Sequence[Section] = ()
+    """Its parts, in order; every character is in one of them."""
+    rows: Sequence[Rows] = ()
+    """Its tables and blocks of code, in order."""
+
+    def cut_at(self) -> str:
+        """Name what the page is cut at: headings, rows, both, or nothing."""
+        kinds = []
+        if any(section.path for section in self.sections):
+            kinds.append("headings")
+        if self.rows:
+            kinds.append("rows")
+        return " and ".join(kinds)
 
 
 @dataclass(frozen=True)
@@ -139,19 +177,24 @@ def headings(text: str) -> list[Heading]:
     return headings_among(markdown_tokens(text), text)
 
 
+def page_layout(text: str) -> PageLayout:
+    """Return how a Markdown text is divided: into sections, and what has rows among them."""
+    tokens: list[Any] = []
+    if HEADING_SIGN.search(text) or ROWS_SIGN.search(text):
+        tokens = markdown_tokens(text)
+    return PageLayout(_sections(headings_among(tokens, text), text), _rows_among(tokens, text))
+
+
 def markdown_tokens(text: str) -> list[Any]:
-    """Return the tokens of markdown-it-py of a Markdown text."""
+    """Return the tokens of markdown-it-py of a Markdown text, in which tables are known."""
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark").parse(text)
+    return MarkdownIt("commonmark").enable("table").parse(text)
 
 
 def headings_among(tokens: Sequence[Any], text: str) -> list[Heading]:
     """Return the headings of a Markdown text, given its tokens."""
-    lines = [0]
-    for end in END_OF_LINE.finditer(text):
-        lines.append(end.end())
-    lines.append(len(text))
+    lines = _line_starts(text)
     found: list[Heading] = []
     for place, token in enumerate(tokens):
         if opens_heading(token):
@@ -161,17 +204,51 @@ def headings_among(tokens: Sequence[Any], text: str) -> list[Heading]:
     return found
 
 
+def _rows_among(tokens: Sequence[Any], text: str) -> list[Rows]:
+    """Return the tables and the blocks of code of a Markdown text, given its tokens."""
+    lines = _line_starts(text)
+
+    def behind_blanks(line: int) -> int:
+        content = text[lines[line] : lines[line + 1]]
+        return lines[line] + len(content) - len(content.lstrip())
+
+    found: list[Rows] = []
+    for token in tokens:
+        if token.type not in ("table_open", "fence", "code_block"):
+            continue
+        first, behind = token.map
+        start, end = lines[first], lines[behind]
+        if token.type == "table_open":
+            first += 2  # the header row, and what divides it from the others
+        if token.type == "fence":
+            first += 1
+            if text[behind_blanks(behind - 1) : end].strip(" >\t\r\n").strip(token.markup[0]) == "":
+                behind -= 1
+        if first < behind:
+            is_table = token.type == "table_open"
+            found.append(Rows(start, end, behind_blanks(first), behind_blanks(behind - 1), is_table))
+    return found
+
+
+def _line_starts(text: str) -> list[int]:
+    """Return the character at which each line of a Markdown text begins, and the one behind the last."""
+    lines = [0]
+    for end in END_OF_LINE.finditer(text):
+        lines.append(end.end())
+    lines.append(len(text))
+    return lines
+
+
 def opens_heading(token: Any) -> bool:
     """Tell whether a token begins a heading of the page itself, and not one inside of a list or quotation."""
     return token.type == "heading_open" and token.level == 0 and token.map is not None
 
 
-def sections(text: str) -> list[Section]:
-    """Return the sections of a Markdown text, in order; every character is in one of them.
+def _sections(page_headings: Sequence[Heading], text: str) -> list[Section]:
+    """Return the sections of a Markdown text, given its headings.
 
     Blanks above the first heading belong to its section. A text without headings is one section.
     """
-    page_headings = headings(text)
     borders = [*(heading.start for heading in page_headings), len(text)]
     found: list[Section] = []
     if text[: borders[0]].strip() or not page_headings:

@@ -1,21 +1,24 @@
 """Cut documents at headings, and each part where a model's reading may end: paragraphs, else sentences, else words.
 
-A section is cut by itself, or stays whole with all that are below it where they fit together. A document is tokenised
-once. The passages of a section are runs of its tokens: each begins where the one before ends, or some tokens before
-that, and every character of the document is in one of them.
+A section is cut by itself, or stays whole with all that are below it where they fit together. Tables and blocks of code
+are cut between their lines, code at blank lines first, and a passage that begins among the rows of a table has its
+header row above them. A document is tokenised once. The passages of a section are runs of its tokens: each begins where
+the one before ends, or some tokens before that, and every character of the document is in one of them.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.io.pages import LOWEST, Heading, Section
+from sentcli.io.pages import LOWEST, Heading, PageLayout, Rows, Section
 from sentcli.model.tokenizing import TextTokenizer, without_surrogates
 
 Integers = npt.NDArray[np.int64]
@@ -25,6 +28,8 @@ LINE = re.compile(r"\n\s*")
 WORD = re.compile(r"\s+")
 SEGMENT = 100_000
 """Characters that are tokenised at a time; the tokenizer would take minutes for a text of many megabytes."""
+NO_PAGE = PageLayout()
+NO_HEADER = (0, 0)
 FULL = 0.5
 """A passage that is not the last of its section is at least this full, if a word ends in the rest of it."""
 
@@ -37,6 +42,12 @@ class Span:
     end: int
     path: tuple[Heading, ...] = ()
     """The headings above its text, the highest first; of sections that are joined those above the first."""
+    header: tuple[int, int] = NO_HEADER
+    """The characters of the header row of the table among whose rows it begins; none if it begins elsewhere."""
+
+    def text_in(self, document: str) -> str:
+        """Return the text of the passage, below the header row that it needs."""
+        return document[slice(*self.header)] + document[self.start : self.end]
 
 
 @dataclass(frozen=True)
@@ -61,12 +72,12 @@ class Cutter:
         if self.overlap * 2 > self.tokens:
             raise InputError(f"--overlap {self.overlap} is more than half of the {self.tokens} tokens of a passage")
 
-    def cut(self, text: str, sections: Sequence[Section] = (), reserved: int = 0) -> list[Span]:
+    def cut(self, text: str, page: PageLayout = NO_PAGE, reserved: int = 0) -> list[Span]:
         """Return the passages of a document, in order.
 
         Args:
             text: the document.
-            sections: its parts, which are cut by themselves; none if it has no headings.
+            page: its sections, which are cut by themselves, and what has rows; empty if it is no page.
             reserved: tokens of each passage that are left for what is put in front of it.
 
         Raises:
@@ -79,7 +90,7 @@ class Cutter:
                 "--passage-tokens, less --overlap, or --context none"
             )
         starts = self._token_starts(text)
-        sections = sections or [Section(0, len(text), 0, LOWEST)]
+        sections = page.sections or [Section(0, len(text), 0, LOWEST)]
         if len(starts) <= most and len(sections) == 1:
             return [Span(0, len(text), sections[0].path)]
 
@@ -87,13 +98,14 @@ class Cutter:
             first, behind = np.searchsorted(starts, (start, end))
             return bool(behind - first <= most) and self.length(text[start:end]) <= most
 
-        boundaries = [_ends(pattern, text) for pattern in (PARAGRAPH, SENTENCE, LINE, WORD)]
-        places = _Places(_behind_blanks(text, starts), boundaries, most, self.overlap)
+        lines = _Lines(page.rows)
+        headers = _Headers(page.rows, [self._header_tokens(rows, text, most) for rows in page.rows])
+        places = _Places(text, starts, lines, headers, most, self.overlap)
         spans: list[Span] = []
         for part in parts(sections, fits):
             first, last = np.searchsorted(starts, (part.start, part.end)).tolist()
             for whole in places.spans(part, first, last):
-                for span in self._fitting(text, whole, most, part.body):
+                for span in self._fitting(text, whole, most, part.body, headers):
                     _add(spans, replace(span, path=part.path))
         return spans
 
@@ -113,47 +125,111 @@ class Cutter:
                 found.append(offsets[~is_special, 0] + begin)
         return np.sort(np.concatenate(found))  # a tokenizer that cuts on the left gives the last piece first
 
-    def _fitting(self, text: str, span: Span, most: int, body: int) -> Iterator[Span]:
+    def _header_tokens(self, rows: Rows, text: str, most: int) -> int:
+        """Return the tokens of the header row of a table; 0 if it has none, or one that leaves too little for rows."""
+        if not rows.is_table:
+            return 0
+        tokens = self.length(text[rows.start : rows.first])
+        if tokens + self.overlap > most // 2:
+            return 0
+        return tokens
+
+    def _fitting(self, text: str, span: Span, most: int, body: int, headers: _Headers) -> Iterator[Span]:
         """Yield a passage, or its halves if it has more tokens by itself than it had as a part of the document."""
-        part = text[span.start : span.end]
-        if len(part) < 2 or self.length(part) <= most:
+        if span.end - span.start < 2 or self.length(span.text_in(text)) <= most:
             yield span
             return
         begin = span.start
         if begin < body < span.end - 1:  # a heading keeps some of its text
             begin = body
         middle = begin + _near_middle(text[begin : span.end])
-        yield from self._fitting(text, Span(span.start, middle), most, body)
-        yield from self._fitting(text, Span(middle, span.end), most, body)
+        yield from self._fitting(text, replace(span, end=middle), most, body, headers)
+        header, _ = headers.above(middle)
+        yield from self._fitting(text, Span(middle, span.end, header=header), most, body, headers)
+
+
+class _Lines:
+    """Tables and blocks of code, inside of which only the beginnings of their lines are places to cut."""
+
+    def __init__(self, rows: Sequence[Rows]) -> None:
+        bounds = np.array([(part.start, part.first, part.last, part.end) for part in rows], np.int64)
+        self.starts, self.first, self.last, self.ends = bounds.reshape(-1, 4).T
+
+    def divide(self, characters: Integers) -> tuple[Integers, Integers]:
+        """Return those of some characters that are outside of all, and those that may begin a line inside of one."""
+        if not len(self.starts):
+            return characters, characters[:0]
+        number = np.searchsorted(self.starts, characters) - 1  # the last that begins before it
+        is_inside = (number >= 0) & (characters < self.ends[number])
+        begins_line = is_inside & (self.first[number] < characters) & (characters <= self.last[number])
+        return characters[~is_inside], characters[begins_line]
+
+
+class _Headers:
+    """The header rows of tables."""
+
+    def __init__(self, rows: Sequence[Rows], tokens: Sequence[int]) -> None:
+        self.rows, self.tokens = rows, tokens
+
+    def above(self, character: int) -> tuple[tuple[int, int], int]:
+        """Return the characters and tokens of the header row that a passage needs that begins at a character."""
+        number = bisect_right(self.rows, character, key=attrgetter("start")) - 1
+        if number < 0 or not self.tokens[number]:
+            return NO_HEADER, 0
+        rows = self.rows[number]
+        if not rows.first <= character < rows.end:
+            return NO_HEADER, 0
+        return (rows.start, rows.first), self.tokens[number]
 
 
 class _Places:
     """Where passages may end, as numbers of tokens, the best kind of place first."""
 
-    def __init__(self, starts: Integers, boundaries: Sequence[Integers], most: int, overlap: int) -> None:
-        self.starts, self.most, self.overlap = starts, most, overlap
-        self.kinds: list[Integers] = []
-        for characters in boundaries:
-            places = np.searchsorted(starts, characters)
-            self.kinds.append(np.unique(places))
-        _, first_tokens = np.unique(starts, return_index=True)  # several tokens may be of one character
-        self.kinds.append(np.append(first_tokens, len(starts)))
+    def __init__(self, text: str, starts: Integers, lines: _Lines, headers: _Headers, most: int, overlap: int) -> None:
+        self.starts = _behind_blanks(text, starts)
+        self.headers, self.most, self.overlap = headers, most, overlap
+        _, first_tokens = np.unique(self.starts, return_index=True)  # several tokens may be of one character
+        characters = np.append(self.starts[first_tokens], len(text))
+        words = _ends(WORD, text)
+        outside, whole_lines = lines.divide(_ends(LINE, text))
+        sentences = np.append(lines.divide(_ends(SENTENCE, text))[0], whole_lines)
+        paragraphs = np.concatenate(lines.divide(_ends(PARAGRAPH, text)))
+        ends = [paragraphs, sentences, np.append(outside, whole_lines), words]
+        self.kinds = [*map(self._numbers, ends), np.append(first_tokens, len(starts))]
+        self.overlaps = []
+        for kind in (words, characters):
+            self.overlaps.append(self._numbers(np.append(lines.divide(kind)[0], whole_lines)))
+        self.begins = self._with_blanks(text, whole_lines)
+
+    def _numbers(self, characters: Integers) -> Integers:
+        """Return the numbers of the tokens that begin at or behind some characters."""
+        return np.unique(np.searchsorted(self.starts, characters))
+
+    def _with_blanks(self, text: str, whole_lines: Integers) -> Integers:
+        """Return where a passage begins that begins with each token ``[tokens]``: with the blanks before code."""
+        begins = self.starts.copy()
+        for character in whole_lines.tolist():
+            tokens = slice(*np.searchsorted(self.starts, (character, character + 1)))
+            begins[tokens] = text.rindex("\n", 0, character) + 1
+        return begins
 
     def spans(self, part: Section, first: int, last: int) -> Iterator[Span]:
         """Yield the passages of a part of the document, whose tokens are those from `first` to before `last`."""
         body = int(np.searchsorted(self.starts, part.body))
         end, start = first, part.start
         while True:
-            least = max(end, first + int(self.most * FULL))
-            if body < first + self.most:
+            header, taken = self.headers.above(start)
+            most = self.most - taken
+            least = max(end, first + int(most * FULL))
+            if body < first + most:
                 least = max(least, body)  # the heading does not stand alone
-            end = self._last(least, first + self.most, last)
+            end = self._last(least, first + most, last)
             if end == last:
-                yield Span(start, part.end)
+                yield Span(start, part.end, header=header)
                 return
-            yield Span(start, int(self.starts[end]))
+            yield Span(start, int(self.begins[end]), header=header)
             first = self._first(max(first + 1, body), end)
-            start = int(self.starts[first])
+            start = int(self.begins[first])
 
     def _last(self, least: int, most: int, last: int) -> int:
         """Return the last of the best places behind one and not behind another; `last` if it is not behind that."""
@@ -167,10 +243,10 @@ class _Places:
         return min(int(characters[np.searchsorted(characters, least, "right")]), last)
 
     def _first(self, least: int, end: int) -> int:
-        """Return where the next passage begins: at the end of one, or at a word or character that both have."""
+        """Return where the next passage begins: at the end of one, or at a word, character or line that both have."""
         if not self.overlap:
             return end
-        for kind in self.kinds[-2:]:
+        for kind in self.overlaps:
             number = int(np.searchsorted(kind, max(end - self.overlap, least)))
             if number < len(kind) and kind[number] < end:
                 return int(kind[number])

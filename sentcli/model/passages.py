@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.pages import Heading, Section, sections
+from sentcli.io.pages import Heading, PageLayout, page_layout
 from sentcli.io.readers import RowBatch
 from sentcli.model.cutting import Cutter, Span
 
@@ -16,7 +16,8 @@ Context = Literal["none", "title", "headings"]
 above it."""
 COLUMNS = ("document", "passage", "start", "end", "heading")
 """The columns of passages: the id of the document, the number of the passage in it, from 0, its characters in the text
-of the document, and the headings above its text."""
+of the document, and the headings above its text. The text of a passage is what stands between these characters, below
+the header row of a table if it begins among the rows of one."""
 TITLES = ("title", "headline", "subject", "name")
 """The columns that may hold the title of a document, in any case; `heading` is a column of passages."""
 BETWEEN_HEADINGS = " > "
@@ -108,13 +109,13 @@ class PassageRows:
     def _cut(self, documents: RowBatch, row: int, title: str) -> Iterator[_Passage]:
         """Yield the passages of a document."""
         text = documents.texts[row]
-        parts: list[Section] = []
+        page = PageLayout()
         if documents.source.is_markdown_page:
-            parts = sections(text)
+            page = page_layout(text)
         reserved = self.cutter.length(context_of(title, "", self.context))
-        for part in parts:
+        for part in page.sections:
             reserved = max(reserved, self.cutter.length(context_of(title, _joined(part.path), self.context)))
-        for span in self.cutter.cut(text, parts, reserved):
+        for span in self.cutter.cut(text, page, reserved):
             path = _joined(span.path)
             yield _Passage(span, path, context_of(title, path, self.context))
 
@@ -156,7 +157,7 @@ class _Passages:
             columns.pop(name, None)
         for number, passage in enumerate(passages):
             span = passage.span
-            text = whole[span.start : span.end]
+            text = span.text_in(whole)
             key = f"{document}#{number}"
             place = (document, number, span.start, span.end, passage.path or None)
             self.records.append({**columns, **dict(zip(COLUMNS, place, strict=True))})

@@ -43,17 +43,18 @@ class CorpusDocuments:
     def _joined(self) -> Iterator[Document]:
         """Yield the documents of passages, which stand one behind the other and may overlap."""
         whole: Document | None = None
-        passages: Iterable[Document] = self._rows([*self.columns, "document", "start"])
+        passages: Iterable[Document] = self._rows([*self.columns, "document", "start", "end"])
         if not self.in_order:
             passages = sorted(passages, key=lambda row: (row.columns["document"], row.columns["start"]))
         for passage in passages:
             columns = dict(passage.columns)
-            document, start = columns.pop("document"), columns.pop("start")
+            document, start, end = (columns.pop(name) for name in ("document", "start", "end"))
             if whole is None or document != whole.id:
                 if whole is not None:
                     yield whole
                 whole = Document(document, "", columns)
+            behind_header = len(passage.text) - (end - start)
             overlap = max(len(whole.text) - start, 0)
-            whole = replace(whole, text=whole.text + passage.text[overlap:])
+            whole = replace(whole, text=whole.text + passage.text[behind_header + overlap :])
         if whole is not None:
             yield whole

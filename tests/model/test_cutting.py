@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from sentcli.errors import InputError
-from sentcli.io.pages import PageContent, headings, sections
+from sentcli.io.pages import PageContent, PageLayout, headings, page_layout
 from sentcli.model.cutting import Cutter
 from sentcli.model.passages import context_of
 from sentcli.model.tokenizing import TextTokenizer
@@ -60,13 +60,13 @@ def tokenizer(request):
 @given(text=texts, tokens=st.integers(8, 40), part=st.floats(0, 0.5), with_headings=st.booleans())
 def test_every_character_is_in_a_passage_that_the_model_reads_whole(tokenizer, text, tokens, part, with_headings):
     cutter = Cutter(tokenizer, tokens, int(tokens * part))
-    spans = cutter.cut(text, sections(text) if with_headings else [])
+    spans = cutter.cut(text, page_layout(text) if with_headings else PageLayout())
     assert spans[0].start == 0
     assert spans[-1].end == len(text)
     for one, other in itertools.pairwise(spans):
         assert one.start < other.start <= one.end < other.end
     for span in spans:
-        assert cutter.length(text[span.start : span.end]) <= tokens or span.end - span.start == 1
+        assert cutter.length(span.text_in(text)) <= tokens or span.end - span.start == 1
     if not cutter.overlap:
         assert "".join(text[span.start : span.end] for span in spans) == text
 
@@ -78,7 +78,7 @@ def test_passages_begin_at_headings_paragraphs_and_sentences(tokenizer):
     paragraph = f"{sentence * 3}\n\n"
     first = text.index("# two")
     two_paragraphs = Cutter(tokenizer, length(text[:first]) + length("# two\n\n the cat"))
-    assert first in [span.start for span in two_paragraphs.cut(text, sections(text))]
+    assert first in [span.start for span in two_paragraphs.cut(text, page_layout(text))]
     one_paragraph = Cutter(tokenizer, length(paragraph) + length("the cat"))
     assert text.index("the", len(paragraph) - 1) in [span.start for span in one_paragraph.cut(text)]
     spans = Cutter(tokenizer, length(sentence * 2) - 1).cut(sentence * 3)
@@ -122,7 +122,7 @@ def test_headings_of_a_page_and_its_front_matter(tmp_path):
     found = headings(page.text)
     assert [(heading.level, heading.words) for heading in found] == [(1, "One"), (2, "Two"), (1, "Three")]
     assert page.text[found[1].start :].startswith("Two\n---")
-    paths = [[heading.words for heading in section.path] for section in sections(page.text)]
+    paths = [[heading.words for heading in section.path] for section in page_layout(page.text).sections]
     assert paths == [["One"], ["One", "Two"], ["Three"]]
     assert PageContent.parse("# First\n\ntext", tmp_path / "b.md").facts == {"title": "First"}
     assert PageContent.parse("--- \ntitle: Guide\n---\t\n# First", tmp_path / "c.md") == PageContent(

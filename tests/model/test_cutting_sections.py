@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sentcli import bulk
 from sentcli.io.blocks import blocks
-from sentcli.io.pages import Heading, front_matter, headings, sections
+from sentcli.io.pages import Heading, front_matter, headings, page_layout
 from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 from sentcli.model.cutting import Cutter, Span
@@ -31,6 +31,11 @@ BODIES = [
     "    # code that is indented",
     "> # a heading of a quotation\n> the cat",
     "| the | cat |\n|---|---|\n| sat | # on |\n| the | mat |",
+    "| the | cat |\n|---|---|\n" + "| sat. the | # on |\n" * 9 + "| the | mat |",
+    "- the cat\n\n  | the |\n  |---|\n" + "  | sat on the mat. |\n" * 6 + "- the dog",
+    "> | the |\n> |---|\n" + "> | sat |\n" * 8 + ">\n> the cat",
+    "```py\nthe cat\n\n" + "    sat. on the mat\n" * 6 + "\nthe dog\n```",
+    "the cat\n\n    sat. on\n\n" + "      the mat\n" * 9,
     "<div>\n# no heading\n</div>",
     "<!-- the cat\n\n# no heading\n\n-->",
     "#no heading",
@@ -113,8 +118,8 @@ def test_passages_stand_under_one_heading(backend, page, tokens, part):
     text, expected = page
     found = headings(text)
     assert [(heading.start, heading.level) for heading in found] == expected
-    parts = sections(text)
-    assert "".join(text[section.start : section.end] for section in parts) == text
+    parts = page_layout(text)
+    assert "".join(text[section.start : section.end] for section in parts.sections) == text
     cutter = a_cutter(tokens, int(tokens * part), backend)
     spans = cutter.cut(text, parts)
     assert (spans[0].start, spans[-1].end) == (0, len(text))
@@ -123,10 +128,19 @@ def test_passages_stand_under_one_heading(backend, page, tokens, part):
     if not cutter.overlap:
         assert "".join(text[span.start : span.end] for span in spans) == text
     for span in spans:
-        assert cutter.length(text[span.start : span.end]) <= tokens or span.end - span.start == 1
+        assert cutter.length(span.text_in(text)) <= tokens or span.end - span.start == 1
+        assert text[slice(*span.header)] in ("", header_above(span, parts.rows, text))
         assert has_one_heading_above(span, text, found)
         if orphan(span, text, found):
             assert not room_for_more(cutter, span, text, found)
+
+
+def header_above(span, rows, text) -> str:
+    """Return the header row, and the line below it, of the table among whose rows a passage begins."""
+    for part in rows:
+        if part.is_table and part.first <= span.start < part.end:
+            return text[part.start : part.first]
+    return ""
 
 
 def heading_at(place: int, found: list[Heading]) -> str | None:
@@ -172,12 +186,14 @@ def test_all_pages_of_the_documentation(tokens, overlap):
     assert len(rows) > 50
     for page, passages in rows.items():
         text = front_matter((DOCS / page).read_text("utf-8").removesuffix("\n"))[1]
-        found = headings(text)
+        found, parts = headings(text), page_layout(text)
         end = 0
         for row in passages:
             span = Span(row["start"], row["end"])
-            part = text[span.start : span.end]
-            assert row["text"] == part
+            header = header_above(span, parts.rows, text)
+            if cutter.length(header) + overlap > tokens // 2:  # it would leave too little for rows
+                header = ""
+            assert row["text"] == header + text[span.start : span.end]
             assert span.start <= end < span.end
             end = span.end
             assert has_one_heading_above(span, text, found)
@@ -185,6 +201,55 @@ def test_all_pages_of_the_documentation(tokens, overlap):
             if orphan(span, text, found):
                 assert not room_for_more(cutter, span, text, found)
         assert end == len(text)
+
+
+TABLE = "| name | price |\n| --- | --- |\n"
+ROWS = [f"| the cat {number}. It sat. | {number} |\n" for number in range(12)]
+CODE = [f"    the cat {number}. It sat.\n" for number in range(4)]
+
+
+def texts_of(text, cutter):
+    return [span.text_in(text) for span in cutter.cut(text, page_layout(text))]
+
+
+@pytest.mark.parametrize("rows_in_both", [0, 1])
+def test_the_header_row_of_a_table_stands_above_its_rows_in_each_passage(rows_in_both):
+    text = f"# Prices\n\nthe cat.\n\n{TABLE}{''.join(ROWS)}\nthe dog.\n"
+    length = a_cutter(8).length
+    cutter = a_cutter(2 * length(TABLE) + 5 * length(ROWS[0]), rows_in_both * length(ROWS[-1]))
+    found = texts_of(text, cutter)
+    seen = []
+    for passage in found:
+        rows = [line for line in passage.splitlines(keepends=True) if line in ROWS]
+        assert (TABLE in passage) == bool(rows)
+        assert passage.count(TABLE) <= 1
+        in_table = passage.partition(TABLE)[2].partition("\n\n")[0].splitlines()
+        assert all(f"{line}\n" in ROWS for line in in_table if line)  # no row is cut
+        seen += rows
+    assert set(seen) == set(ROWS)
+    assert (len(seen) > len(ROWS)) == bool(rows_in_both)
+
+
+def test_a_header_row_that_leaves_too_little_for_rows_is_not_repeated():
+    wide = f"| {'the cat ' * 30}|\n| --- |\n"
+    text = wide + "".join(ROWS)
+    found = texts_of(text, a_cutter(40))
+    assert "".join(found) == text
+
+
+def test_code_is_cut_at_blank_lines_else_between_lines_and_keeps_its_indentation():
+    blocks_of_code = ["".join(CODE), "".join(CODE[::-1])]
+    text = "```py\ndef cat():\n" + "\n".join(blocks_of_code) + "```\n"
+    length = a_cutter(8).length
+    first, second = texts_of(text, a_cutter(length(text) - 2))
+    assert first.rstrip("\n").endswith(CODE[-1].rstrip("\n")) and second.startswith(CODE[-1])
+    pieces = texts_of(text, a_cutter(length("".join(CODE[:2])) + 3))
+    assert all(
+        line in {"```py", "def cat():", "```", ""} or f"{line}\n" in CODE
+        for piece in pieces
+        for line in piece.splitlines()
+    )
+    assert len(pieces) > 3 and "".join(pieces) == text
 
 
 SETUP = "# Setup\n\nPlug in.\n\n## Part 5\n\nThe last lines.\n\n"
@@ -219,8 +284,9 @@ def test_small_sections_are_joined_with_those_below_them(text, most, expected, t
 
 def test_cutting_at_headings_is_recorded_of_pages_that_have_some(tmp_path):
     (tmp_path / "page.md").write_text("# One\n\nthe cat", "utf-8")
-    (tmp_path / "plain.md").write_text("the cat\n\n```\n# a comment\n```", "utf-8")
+    (tmp_path / "plain.md").write_text("the cat", "utf-8")
+    (tmp_path / "rows.md").write_text("the cat\n\n```\n# a comment\n```", "utf-8")
     (tmp_path / "text.txt").write_text("# the cat", "utf-8")
-    for cut, recorded in ((PassageRows(a_cutter(8)), [True, False, False]), (None, [False, False, False])):
+    for cut, recorded in ((PassageRows(a_cutter(8)), [True, False, True, False]), (None, [False] * 4)):
         inputs = bulk.read_inputs([str(tmp_path)], ReadOptions("text", None, cut=cut))
         assert ["cut" in facts for facts in inputs.identity()] == recorded
