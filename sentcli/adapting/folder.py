@@ -9,10 +9,12 @@ from pathlib import Path
 
 from sentcli.adapting.plan import PLAN_FILE
 from sentcli.errors import InputError
-from sentcli.io.atomic import check_kept, check_output, locked
+from sentcli.io.atomic import OwnFiles, check_kept, check_output, locked
+from sentcli.model.saving import MODEL_FILES
 
 RESULTS_FILE = "adapt.json"
 """The results, in the folder of the model."""
+ADAPTED = OwnFiles((*MODEL_FILES, RESULTS_FILE), markers=(RESULTS_FILE,))
 OWN_NAMES = (
     PLAN_FILE,
     "made-*",
@@ -54,7 +56,7 @@ def work_folder(
     _refuse_inside(output, corpus)
     if resume and not overwrite and (output / RESULTS_FILE).is_file():
         raise InputError(f"{output} is finished, and {RESULTS_FILE} in it says what was found; --overwrite adapts anew")
-    check_output(output, overwrite=overwrite, resume=False, folder=True)
+    check_output(output, overwrite=overwrite, folder=True, own=ADAPTED)
     output = output.resolve()
     folder = output.with_name(f"{output.name}.adapting")
     message = f"another process adapts to {output}: wait for it, or choose another -o"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.command.result import Clock, Record, Result
-from sentcli.errors import InputError
 from sentcli.machine import environment
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Page, Section
@@ -57,12 +56,11 @@ def check_folder(output: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: if it cannot, or the folder that ``--overwrite`` would replace was not written by an analysis.
     """
-    from sentcli.io.atomic import check_output
+    from sentcli.io.atomic import OwnFiles, check_output
 
     empty = output.is_dir() and not any(output.iterdir())
-    if output.is_dir() and overwrite and not (empty or (output / RESULT).exists()):
-        raise InputError(f"{output} holds no {RESULT}, so it is not an analysis that --overwrite may replace")
-    check_output(output, overwrite=overwrite or empty, folder=True)
+    written = OwnFiles((PAGE, RESULT, "*.png", "*.svg", "*.csv"), markers=(RESULT,))
+    check_output(output, overwrite=overwrite or empty, folder=True, own=written)
 
 
 def write_folder(

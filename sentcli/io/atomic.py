@@ -16,6 +16,8 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sentcli.bounds import whole_number
@@ -76,7 +78,46 @@ def _tells_of_no_room(error: BaseException) -> bool:
     return re.search("No space left on device|requested and [0-9]+ written|write error in", str(error)) is not None
 
 
-def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
+@dataclass(frozen=True)
+class OwnFiles:
+    """What a command writes into a folder that it replaces whole: such a folder is no other than one of its own."""
+
+    names: tuple[str, ...]
+    """Patterns of what it may hold: names in the folder, of which one covers all below it, or paths with a slash."""
+    markers: tuple[str, ...] = ()
+    """The files of which it has one; none if no name tells it."""
+
+    def refuse_others(self, folder: Path) -> None:
+        """Refuse a folder that holds what the command has not written, and would delete.
+
+        Raises:
+            InputError: which names a file.
+        """
+        present = sorted(path.name for path in folder.iterdir())
+        if present and self.markers and not any(marker in present for marker in self.markers):
+            markers = " or ".join(self.markers)
+            raise InputError(f"{folder} holds {present[0]}, but no {markers} of this command; choose another -o")
+        others = self.others(folder)
+        if others:
+            raise InputError(f"{folder} holds {others[0]}, which this command has not written; choose another -o")
+
+    def others(self, folder: Path) -> list[str]:
+        """Return the files of a folder that the command has not written, by their paths in it."""
+        found = []
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder)
+            is_folder = path.is_dir() and not path.is_symlink()
+            if not is_folder and not self._has(name.parts[0]) and not self._has(name.as_posix()):
+                found.append(str(name))
+        return found
+
+    def _has(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.names)
+
+
+def check_output(
+    path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False, own: OwnFiles | None = None
+) -> None:
     """Refuse an output that exists, or whose folder cannot be written, before any work is done.
 
     What a process that was killed has left of the output is deleted.
@@ -86,6 +127,7 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
         overwrite: accept an output that exists.
         resume: accept an output that exists.
         folder: whether the output is a folder; if it exists, it has to be one, and else a file.
+        own: what is written into a folder that is replaced whole; one that holds anything else is refused.
     """
     scheme = scheme_of_path(path)
     if scheme:
@@ -101,6 +143,8 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
             raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
         if is_folder and overwrite:
             _check_replaceable(path)
+            if own is not None:
+                own.refuse_others(path)
     _check_writable(path.parent)
     if is_folder:
         _check_writable(path)

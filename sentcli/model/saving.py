@@ -8,17 +8,27 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.errors import InputError
-from sentcli.io.atomic import check_output, replacing
+from sentcli.hub import CARD
+from sentcli.io.atomic import OwnFiles, check_output, replacing
 from sentcli.io.forms import read_json, write_json
+from sentcli.io.graph_files import HUB_FOLDERS, ONNX
 from sentcli.io.weights import save_state, save_weights
+from sentcli.model.exported import EXPORT
 from sentcli.model.modules import ClassifierSpec, TruncateSpec
 from sentcli.model.spec import STATIC, UNKNOWN_LEFT_OUT
-from sentcli.model.spec_files import is_model_folder
 from sentcli.model.static import STATIC_LENGTH, THEIR_TABLE
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
+
+
+MODEL_FILES = (
+    CARD, "config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+    "model*.safetensors*", "pytorch_model*.bin*", "*token*.json", "vocab.*", "merges.txt", "*.model", "[0-9]_*", EXPORT,
+    f"{ONNX}*", "openvino.*", *HUB_FOLDERS, ".*.partial",
+)  # fmt: skip
+"""What the folder of a model and of its exports has."""
+MODEL_FOLDER = OwnFiles(MODEL_FILES, markers=("config.json", "modules.json"))
 
 
 def save_model(
@@ -32,9 +42,7 @@ def save_model(
         add_export: called with the model's name and the written folder; adds an ONNX export if the folder needs one.
         overwrite: replace a model folder that exists.
     """
-    check_output(folder, overwrite=overwrite, folder=True)
-    if folder.is_dir() and any(folder.iterdir()) and not is_model_folder(folder):
-        raise InputError(f"{folder} holds files that are not a model's; choose another folder")
+    check_output(folder, overwrite=overwrite, folder=True, own=MODEL_FOLDER)
     with replacing(folder) as temporary:
         temporary.mkdir()
         write_model_files(model, temporary)

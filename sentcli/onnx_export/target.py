@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import check_output, link
+from sentcli.io.atomic import OwnFiles, check_output, link
 from sentcli.io.digests import file_digest
 from sentcli.io.graph_files import weights_file
 from sentcli.io.weights import has_weights
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import EXPORT, Export, exports_in, facts_file
 from sentcli.model.identity import TOKENIZER_FILES, ModelSource, model_digest, same_modules
+from sentcli.model.saving import MODEL_FILES
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import is_model_folder, read_spec
 from sentcli.model.tokenizing import TextTokenizer
 
+EXPORT_FOLDER = OwnFiles(MODEL_FILES, markers=(EXPORT,))
 TOLD = {
     "prompts": "prompts",
     "default_prompt": "default prompt",
@@ -49,19 +51,17 @@ class Target:
             InputError: if it holds other files, the same export without `overwrite`, or another model.
         """
         folder = self.folder
-        check_output(folder, overwrite=self.overwrite or self.is_model, folder=True)
         if self.is_model:
+            check_output(folder, overwrite=True, folder=True)
             self._check_same(model)
             return
-        others = exports_in(folder)
-        if folder.is_dir() and any(folder.iterdir()) and not others:
-            raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
-        added = [export.file for export in others if export.file]
+        added = [export.file for export in exports_in(folder) if export.file]
         if added:
             raise InputError(
                 f"{folder} is the folder of a model, to which {added[0]} was added, and all of it would be replaced; "
                 "choose another -o, or --layout hub"
             )
+        check_output(folder, overwrite=self.overwrite, folder=True, own=EXPORT_FOLDER)
 
     def _check_same(self, model: LoadedModel) -> None:
         """Refuse to add a graph to the folder of another model, or one that is there already."""

@@ -12,6 +12,8 @@ from typing import Any
 from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.testset.queries import QuerySet
 
+CORPUS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+
 
 def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str, Any]) -> SetManifest:
     """Write corpus, queries, judgements (split ``test``) and manifest into a folder, which is made.
@@ -29,7 +31,7 @@ def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str,
     corpus = []
     for key, title, text in zip(documents.ids, documents.titles, documents.texts, strict=True):
         corpus.append({"_id": key, "title": title, "text": text})
-    write_jsonl(folder / "corpus.jsonl", corpus)
+    write_jsonl(folder / CORPUS, corpus)
     queries = []
     judgements = []
     structures: Counter[str] = Counter()
@@ -38,11 +40,11 @@ def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str,
         structures[query.structure] += 1
         for key, grade in query.relevant.items():
             judgements.append((query.id, key, grade))
-    write_jsonl(folder / "queries.jsonl", queries)
+    write_jsonl(folder / QUERIES, queries)
     text_fields = list(documents.text_fields)
     if judgements:
-        (folder / "qrels").mkdir()
-        write_tsv(folder / "qrels" / "test.tsv", [("query-id", "corpus-id", "score"), *judgements])
+        (folder / JUDGEMENTS).parent.mkdir()
+        write_tsv(folder / JUDGEMENTS, [("query-id", "corpus-id", "score"), *judgements])
     manifest = SetManifest(
         trust=trust,
         queries_from=dict(structures),

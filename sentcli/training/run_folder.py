@@ -22,12 +22,12 @@ from torch import nn
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.hub import CARD
-from sentcli.io.atomic import check_output, promote, require_room, staging_folder
+from sentcli.io.atomic import OwnFiles, check_output, promote, require_room, staging_folder
 from sentcli.io.forms import finite, write_json
-from sentcli.io.graph_files import HUB_FOLDERS, ONNX
+from sentcli.io.graph_files import HUB_FOLDERS
 from sentcli.io.weights import save_weights
-from sentcli.model.exported import EXPORT, exports_in, graph_files
-from sentcli.model.saving import write_model_files
+from sentcli.model.exported import exports_in, graph_files
+from sentcli.model.saving import MODEL_FILES, write_model_files
 from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
 from sentcli.training.checkpoints import Checkpoint, Checkpoints
@@ -43,13 +43,8 @@ ENVIRONMENT_KEY = "environment"
 """The key of ``run.json`` for versions and hardware, which may move the last bits of the weights."""
 IN_PROGRESS = (METRICS_FILE, IDENTITY_FILE, LOCK_FILE, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
 """The files that an interrupted run needs to continue."""
-OWN_FILES = (
-    *IN_PROGRESS, CONFIG_FILE, FAILED_BATCH, HEAD_FOLDER, CARD, WEIGHTS_FILE, "config.json", "modules.json",
-    "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
-    "*.model", "[0-9]_*", EXPORT, f"{ONNX}*", *HUB_FOLDERS, ".*.partial", ".tmp*", "best.safetensors",
-)  # fmt: skip
-"""The files that a run leaves in its folder: --overwrite removes a folder only if it holds no others."""
-
+OWN_FILES = OwnFiles((*MODEL_FILES, *IN_PROGRESS, CONFIG_FILE, FAILED_BATCH, HEAD_FOLDER, ".tmp*", "best.safetensors"))
+"""The files that a run leaves in its folder."""
 
 MOST_DIFFERENCES = 6
 """How many differences between two runs a message names."""
@@ -86,13 +81,10 @@ def _is_empty(folder: Path) -> bool:
 
 def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder with something in it that no run wrote."""
-    foreign = []
     for path in folder.iterdir():
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(f"{path} is no regular file; remove it, or choose another -o")
-        if not _matches(path, OWN_FILES):
-            foreign.append(path.name)
-    foreign += _others_graphs(folder)
+    foreign = [*OWN_FILES.others(folder), *_others_graphs(folder)]
     if foreign:
         raise InputError(f"{folder} holds files that are not a training run's ({foreign[0]}); choose another -o")
 

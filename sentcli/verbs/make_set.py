@@ -80,16 +80,18 @@ def make_set(
       sentcli data make-set docs/ -o to-judge --queries asked.txt --judge 40 -m minilm -m my-model
       sentcli data make-set to-judge -o judged --judgements to-judge/judge.tsv
     """  # noqa: D301
-    from sentcli.io.atomic import check_kept, check_output, replacing
+    from sentcli.evaluation.set_manifest import SET_MANIFEST
+    from sentcli.io.atomic import OwnFiles, check_kept, check_output, replacing
     from sentcli.io.served import Served
     from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.testset.reading import read_documents
     from sentcli.testset.trust import trust_in
-    from sentcli.testset.writing import write_jsonl, write_set
+    from sentcli.testset.writing import CORPUS, JUDGEMENTS, QUERIES, write_jsonl, write_set
     from sentcli.testset.written import ANSWERS, PROMPT, ask_for_queries
 
-    check_output(output, overwrite=overwrite, folder=True)
     check_kept(output, [*corpus, *(model or []), write_with, queries, judgements])
+    names = (CORPUS, QUERIES, JUDGEMENTS, SET_MANIFEST, ANSWERS, JUDGE_TABLE, JUDGE_PAGE)
+    check_output(output, overwrite=overwrite, folder=True, own=OwnFiles(names, markers=(SET_MANIFEST,)))
     choices: dict[str, Any] = {"text_field": text_field, "title_field": title_field, "limit": limit, "seed": seed}
     writer: Served | str | None = write_with
     if write_with is not None:

@@ -92,7 +92,8 @@ def test_what_was_begun_without_a_plan_is_made_anew(tmp_path):
 def test_the_old_model_stays_until_the_new_one_is_whole(error, invoke, corpus, tiny_bert, tmp_path, monkeypatch):
     output = tmp_path / "model"
     output.mkdir()
-    (output / "old").write_text("old")
+    (output / "merges.txt").write_text("old")
+    (output / RESULTS_FILE).write_text("{}")
     train = adapting.Work.train
 
     def fails(self, request, label):
@@ -103,7 +104,7 @@ def test_the_old_model_stays_until_the_new_one_is_whole(error, invoke, corpus, t
     words = ("adapt", corpus, "-m", tiny_bert, "-o", output, "--budget", "30m", "--device", "cpu", "-q")
     code = 130 if isinstance(error, KeyboardInterrupt) else 1
     assert invoke(*words, "--overwrite").exit_code == code
-    assert invoke(*words, "--resume").exit_code == 2 and (output / "old").read_text() == "old"
+    assert invoke(*words, "--resume").exit_code == 2 and (output / "merges.txt").read_text() == "old"
     trained = []
 
     def trains(self, request, label):
@@ -114,4 +115,4 @@ def test_the_old_model_stays_until_the_new_one_is_whole(error, invoke, corpus, t
     assert invoke(*words, "--resume", "--overwrite").exit_code == 3
     assert trained[0] is False, "what was trained before is not trained again"
     assert json.loads((output / RESULTS_FILE).read_text())["adopted"] is False
-    assert not (output / "old").exists() and [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert not (output / "merges.txt").exists() and [path.name for path in tmp_path.iterdir()] == ["model"]
