@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 STRICT = ("strict", "surrogateescape")
 """Python's names of the ways to treat signs that a stream lacks which end in an error."""
@@ -89,13 +90,42 @@ _PARTS = re.compile(r"(?:AccountKey|SharedAccessSignature|sig|Password|password)
 _USER = re.compile(r"//([^/@\s]+)@")
 _REST = r"[\w.~+/=%\\-]{0,1000}+"
 """What may follow the beginning of a key."""
+_USER_IN = re.compile(r"://([^\s/@:]+)@")
+"""The user of an address that has no password; some hosts take a key for one."""
+_PASSWORD_IN = re.compile(r":/{1,2}([^\s/@:]*):((?!\d{1,5}/)\S+)@")
+"""The user and the password of an address, also where a path has made one slash of two; no port and what follows it."""
+_QUERY_IN = re.compile(r"[?&;]([^\s=&;#]+)=([^\s&;#]+)")
+_SECRET_QUERY = re.compile(r"key|token|secret|sig|signature|credential|passw|auth|jwt", re.IGNORECASE)
+"""What the names of secrets in queries have."""
 _sent: set[str] = set()
+_sent_users: set[str] = set()
+"""Users with passwords as they stand in addresses, which are secrets however short they are."""
 
 
 def remember(secret: str) -> None:
     """Note what is sent as a key or password, so that no text that comes back shows it."""
     if secret:
         _sent.add(secret)
+
+
+def has_user(address: str) -> bool:
+    """Tell whether an address names a user, with a password or without."""
+    return bool(_USER_IN.search(address) or _PASSWORD_IN.search(address))
+
+
+def remember_secrets_in(address: str) -> None:
+    """Note the user, the password and the secret parts of the query of what the user gave, of whatever scheme it is."""
+    secrets = _USER_IN.findall(address)
+    for user, password in _PASSWORD_IN.findall(address):
+        secrets += [f"{user}:{password}", password]
+        _sent_users.add(f"{user}:{password}@")
+    for secret in secrets:
+        remember(secret)
+        remember(unquote(secret))
+    for name, value in _QUERY_IN.findall(address):
+        if _SECRET_QUERY.search(name):
+            remember(value)
+            remember(unquote_plus(value))
 
 
 def without_secrets(text: str, *, of_host: bool = False) -> str:
@@ -150,7 +180,7 @@ def _known() -> tuple[set[str], set[str]]:
         if user is not None:
             secrets |= {user[1], user[1].partition(":")[2]}
     long = {secret for secret in secrets if len(secret) >= SHORT}
-    return long, _sent - long
+    return long | _sent_users, _sent - long
 
 
 @lru_cache(maxsize=8)

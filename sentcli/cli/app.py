@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sentcli import __version__
 from sentcli.cli.base import convert_where_needed, register
-from sentcli.printable import safe
+from sentcli.printable import remember_secrets_in, safe, without_secrets
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The class of all errors in the arguments."""
@@ -55,12 +55,18 @@ class Verbs(TyperGroup):
         super().format_help(ctx, formatter)
         self.commands = made
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the words of the group; the secrets in all words are noted, so that no usage error repeats one."""
+        for word in args:
+            remember_secrets_in(word)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; what a usage error quotes of the arguments is made safe to show."""
         try:
             return super().invoke(ctx)
         except USAGE_ERROR as error:
-            error.message = "\n".join(map(safe, error.message.split("\n")))
+            error.message = "\n".join(map(safe, without_secrets(error.message).split("\n")))
             raise
 
 

@@ -37,7 +37,7 @@ from sentcli.command.arguments import (
 )
 from sentcli.command.result import Result
 from sentcli.errors import InputError, SentcliError
-from sentcli.printable import value_without_secrets
+from sentcli.printable import remember_secrets_in, value_without_secrets
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")
@@ -87,7 +87,10 @@ class Verb:
 
         whole = {}
         for argument in self.arguments:
-            whole[argument.name] = in_utf8(argument, values[argument.name])
+            value = in_utf8(argument, values[argument.name])
+            whole[argument.name] = value
+            if not argument.holds_text:
+                _note_secrets(value)
         values = public_arguments(whole)
         asked = dict(values)
         check_rules(self.arguments, values)
@@ -153,6 +156,14 @@ class Verb:
                 if isinstance(item, str | Path):
                     paths.append(item)
         return paths
+
+
+def _note_secrets(value: Any) -> None:
+    """Note the secrets in the names of places that an argument has."""
+    items = value if isinstance(value, list | tuple) else [value]
+    for item in items:
+        if isinstance(item, str | Path):
+            remember_secrets_in(str(item))
 
 
 def data_streams(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:

@@ -131,7 +131,8 @@ def check_output(
     """
     scheme = scheme_of_path(path)
     if scheme:
-        raise InputError(f"only directories of encode are written to {scheme}://; choose an output on this machine")
+        what = "only directories of encode are" if scheme in SCHEMES else "nothing is"
+        raise InputError(f"{what} written to {scheme}://; choose an output on this machine")
     if folder and str(path) == "-":
         raise InputError("-o -: the output is a folder, which cannot go to standard output")
     _clear_abandoned(path)
@@ -190,7 +191,7 @@ def check_kept(output: Path, reads: Iterable[Path | str | None]) -> None:
 
 def scheme_of_path(path: Path) -> str | None:
     """Return the scheme of a name that was taken for a path, which has made one slash of two, or None."""
-    match = re.match(rf"({'|'.join((*SCHEMES, *ALIASES))}):/", str(path), re.IGNORECASE)
+    match = re.match(r"((?:[a-z][a-z\d+.-]+:)*[a-z][a-z\d+.-]+):/", str(path), re.IGNORECASE)
     if match is None:
         return None
     scheme = match[1].lower()

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import ALIASES, SCHEMES, scheme_of_path
-from sentcli.printable import remember, without_secrets
+from sentcli.printable import remember_secrets_in, without_secrets
 
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
@@ -34,8 +34,6 @@ _QUERY = re.compile(r"\?[^\s'\"<>)]*")
 """A pattern of the part of an address that may be a query; one with an equals sign is."""
 _VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
 """The endings by which stores name one version of an object."""
-_SECRET_QUERY = re.compile(r"sig|token|key|secret|password|credential|auth", re.IGNORECASE)
-"""The names of values in the query of an address that are secrets."""
 
 Doing = Literal["read", "write"]
 STORE_LIBRARIES = (
@@ -139,13 +137,8 @@ def _without_secrets(name: str, scheme: str) -> str:
         parts = urlsplit(name)
     except ValueError as error:
         raise InputError(f"{scheme}://...: no web address ({error})") from None
-    user, _, host = parts.netloc.rpartition("@")
-    if host and user:
-        for value in (user, unquote(user), unquote(user.partition(":")[2])):
-            remember(value)
-    for key, value in parse_qsl(parts.query):
-        if _SECRET_QUERY.search(key):
-            remember(value)
+    host = parts.netloc.rpartition("@")[2]
+    remember_secrets_in(name)
     return urlunsplit((scheme, host, parts.path, "", parts.fragment))
 
 

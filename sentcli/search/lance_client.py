@@ -12,6 +12,7 @@ from typing import Any
 from sentcli.errors import DataError, InputError, SentcliError, library_errors, nearest, one_line, required
 from sentcli.io.atomic import NoRoomError, require_room, room_explained
 from sentcli.io.places import CREDENTIALS
+from sentcli.printable import has_user
 
 SCHEME = "lance:"
 NEXT = "_sentcli_next"
@@ -120,7 +121,7 @@ def place_of(address: str) -> str:
         raise InputError(f"{address}: give a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews")
     if separator and scheme not in STORES:
         raise InputError(f"{address}: LanceDB keeps tables in a folder or in {', '.join(STORES)}, not in {scheme}")
-    if separator and "@" in place.partition("://")[2].partition("/")[0] and scheme != "abfss":
+    if has_user(place) and scheme != "abfss":
         raise InputError("an address with a password would stand in logs: give it in the variables of the store")
     return place
 
