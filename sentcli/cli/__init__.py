@@ -12,6 +12,7 @@ STREAMS = {0: "stdin", 1: "stdout", 2: "stderr"}
 
 def main() -> None:
     """Run the command line."""
+    name_files_in_utf8()
     # With Python's threshold of 700 objects, the imports search for cycles hundreds of times: a fifteenth of the start
     gc.set_threshold(100_000)
     prepare_streams()
@@ -24,6 +25,20 @@ def main() -> None:
     except OSError as error:  # the help page was to go where it cannot be written; verbs handle their own errors
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(f"error: standard output: {error.strerror}")
+
+
+def name_files_in_utf8() -> None:
+    """Begin anew in Python's UTF-8 mode where the locale has another encoding, and leave the streams as they are.
+
+    The names of files are bytes. Python makes texts of them in the encoding of the locale, and the libraries that open
+    files by themselves (faiss, tokenizers, Arrow, onnxruntime and others) make bytes of these in UTF-8 alone: of a name
+    with an accent another one.
+    """
+    if sys.getfilesystemencoding() == "utf-8":
+        return
+    environment = {"PYTHONIOENCODING": sys.__stdout__.encoding if sys.__stdout__ else "", **os.environ}
+    environment["PYTHONUTF8"] = "1"
+    os.execve(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]], environment)
 
 
 def prepare_streams() -> None:
