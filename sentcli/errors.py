@@ -220,9 +220,20 @@ def library_errors(make: Callable[[str], SentcliError], *passing: type[Exception
             raise signalled from None
         if broken := broken_library(error):
             raise broken from error
+        if unreadable := unreadable_name(error):
+            raise unreadable from error
         if isinstance(error, MemoryError):
             raise make("there is not enough memory for it") from error
         raise make(one_line(error) or type(error).__name__) from error
+
+
+def unreadable_name(error: BaseException) -> InputError | None:
+    """Return the error of a name that a library cannot make bytes of; None if the error is another one."""
+    if isinstance(error, UnicodeEncodeError) and re.search("[\ud800-\udfff]", error.object):
+        return InputError(
+            f"{error.object:.200}: a library opens only names in UTF-8; give it another"
+        )
+    return None
 
 
 def nearest(word: str, choices: list[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import signal
 import sys
 import traceback
@@ -23,7 +22,7 @@ from typer.core import TyperCommand
 from sentcli import console
 from sentcli.bounds import Holds
 from sentcli.command.declaration import Argument, Verb, alternatives, data_streams
-from sentcli.errors import SentcliError, broken_library, interruption, lacks_memory, of_memory
+from sentcli.errors import SentcliError, broken_library, interruption, lacks_memory, of_memory, unreadable_name
 from sentcli.io.digests import CACHE, cache_folder
 from sentcli.printable import without_secrets
 
@@ -338,8 +337,8 @@ def _message(error: Exception) -> str:
         return str(of_memory("this", error))
     if str(error).startswith("Symlink loop from"):  # a RuntimeError of pathlib
         return str(error)
-    if isinstance(error, UnicodeEncodeError) and re.search("[\ud800-\udfff]", error.object):
-        return f"{error.object:.200}: a library cannot open names whose bytes are no UTF-8, or no text in this locale"
+    if unreadable := unreadable_name(error):
+        return str(unreadable)
     if isinstance(error, OSError) and error.strerror:
         advice = f"; {CACHE} names another folder for the cache" if _is_in_cache(error.filename) else ""
         return f"{error.filename}: {error.strerror}{advice}" if error.filename else error.strerror

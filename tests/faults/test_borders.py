@@ -1,6 +1,7 @@
 """Libraries that raise what their documentation does not say: each has one border, which makes one message of it."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -221,3 +222,13 @@ def test_an_interruption_stays_one(monkeypatch):
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", fail)
     with pytest.raises(KeyboardInterrupt):
         _by_seq2seq("folder", 0)
+
+
+def test_a_name_that_is_no_utf_8_is_named_and_nothing_is_called_damaged(tiny_bert, tmp_path, invoke):
+    (tmp_path / "texts.txt").write_text("the cat sat\n")
+    out = tmp_path / os.fsdecode(b"out \xf6")
+    model = ("-m", tiny_bert, "--backend", "torch")
+    invoke("encode", tmp_path / "texts.txt", *model, "-o", out, check=0)
+    for words in (("index", out, "--type", "hnsw"), ("retrieve", "--corpus", out, *model, "--query", "cat")):
+        refused = invoke(*words, check=2).stderr
+        assert "UTF-8" in refused and "damaged" not in refused
