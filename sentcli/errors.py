@@ -230,9 +230,7 @@ def library_errors(make: Callable[[str], SentcliError], *passing: type[Exception
 def unreadable_name(error: BaseException) -> InputError | None:
     """Return the error of a name that a library cannot make bytes of; None if the error is another one."""
     if isinstance(error, UnicodeEncodeError) and re.search("[\ud800-\udfff]", error.object):
-        return InputError(
-            f"{error.object:.200}: a library opens only names in UTF-8; give it another"
-        )
+        return InputError(f"{error.object:.200}: a library opens only names in UTF-8; give it another")
     return None
 
 

@@ -28,6 +28,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import require_room, room_explained
 from sentcli.io.blocks import MANIFEST
 from sentcli.io.dataset import holds_manifest, read_manifest
+from sentcli.io.dataset_check import check_dataset, require_whole
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.places import is_remote
 from sentcli.io.writers import DIRECTORY, output_format
@@ -187,6 +188,7 @@ def go_back(name: str, model: str | None) -> dict[str, Any]:
         check_back(name, models, model)
         place.check_replaceable()
         place.before.check_replaceable()
+        _require_whole(place.before)
         if left.manifest.groups != returned.manifest.groups:  # the files of rows name the model, too
             console.warn(
                 f"the rows of {name} have changed since it moved: what changed is in {place.before} now, and "
@@ -202,11 +204,21 @@ def drop_before(name: str) -> dict[str, Any]:
     place = directory(name)
     with place.staging_held():
         kept, dropped = _both(place)
+        before = place.before.path
+        if before.is_symlink():
+            raise InputError(f"{before} is a link to {before.resolve()}: delete what you do not need of both yourself")
         place.before.check_replaceable()
-        size = sum(file.stat().st_size for file in place.before.path.rglob("*") if file.is_file())
+        _require_whole(place)
+        size = sum(file.stat().st_size for file in before.rglob("*") if file.is_file())
         place.before.delete()
-    console.note(f"{place.before} is deleted ({size / 1e6:,.1f} MB, {dropped.origin.model})")
+    console.note(f"{before} is deleted ({size / 1e6:,.1f} MB, {dropped.origin.model})")
     return {"output": name, "model": kept.origin.model, "dropped": str(place.before), "bytes": size}
+
+
+def _require_whole(place: Folder) -> None:
+    """Refuse a directory of which a file has another size or sum than its manifest says, before others depend on it."""
+    with console.working(f"comparing {place} with its checksums"):
+        require_whole(check_dataset(place), place)
 
 
 def _both(place: Folder) -> tuple[VectorDirectory, VectorDirectory]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sentcli import console
 from sentcli.io.blocks import MANIFEST
 from sentcli.search.ann import FLAT
 from sentcli.search.index import IndexRequest
@@ -20,6 +21,15 @@ class IndexesToBuild:
     """The language of an index of words; None if there is none."""
     before: VectorDirectory | None = None
     """The directory of the rows before they have changed; None if none is updated."""
+
+    def measured_with(self, request: IndexRequest) -> IndexesToBuild:
+        """Return the indexes, of which that of a request's kind is measured with its queries."""
+        of_vectors = []
+        for index in self.of_vectors:
+            if index.kind == request.kind:
+                index = replace(index, queries=request.queries)
+            of_vectors.append(index)
+        return replace(self, of_vectors=tuple(of_vectors))
 
 
 def indexes_to_build(folder: Path | None, request: IndexRequest | None, language: str) -> IndexesToBuild:
@@ -68,7 +78,11 @@ def existing_indexes(folder: Path, *, learned: bool = False) -> IndexesToBuild:
         manifest = store.read_index(name, earlier=True)
         request = IndexRequest(manifest.kind, manifest.similarity, manifest.query_prompt, dict(manifest.settings))
         if learned and manifest.trained:
-            request = replace(request, earlier=store.place(name))
+            damaged = store.damaged_files(name)
+            if damaged:
+                console.warn(f"{damaged[0]}: the index is built anew")
+            else:
+                request = replace(request, earlier=store.place(name))
         requests.append(request)
     words = store.words(earlier=True)
     language = None if words is None else words.language

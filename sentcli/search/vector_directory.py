@@ -322,20 +322,28 @@ class VectorDirectory(StoredVectors):
         Raises:
             InputError: if there is no such index, or its list of files is damaged.
         """
-        place = self.place(name)
-        of_other_rows = False
-        if name == WORDS_INDEX:
-            facts = self._words_facts()
-            digests = facts.files
-            of_other_rows = facts.rows != self.row_digests
-        else:
-            digests = self.read_index(name).digests
+        if name != WORDS_INDEX:
+            self.read_index(name)
+        problems = self.damaged_files(name)
+        if name == WORDS_INDEX and self._words_facts().rows != self.row_digests:
+            problems.append(f"{self.place(name)} is of other rows than those that are there")
+        return problems
+
+    def damaged_files(self, name: str) -> list[str]:
+        """Compare every file of an index, also one of the rows before an update, with its checksum.
+
+        Returns:
+            A description of each problem.
+
+        Raises:
+            InputError: if there is no such index, or its list of files is damaged.
+        """
+        is_of_words = name == WORDS_INDEX
+        digests = self._words_facts().files if is_of_words else self.read_index(name, earlier=True).digests
         problems = []
         for file, digest in digests.items():
-            path = place / file
+            path = self.place(name) / file
             problem = damage(path, digest)
             if problem:
                 problems.append(f"{path} {problem}")
-        if of_other_rows:
-            problems.append(f"{place} is of other rows than those that are there")
         return problems

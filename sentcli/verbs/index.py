@@ -118,6 +118,8 @@ def index(
             cut = passage_rows(model, options, passages, lambda spec: spec.prompt_of_documents(doc_prompt))
             texts = read_texts(inputs, output, text, cut, overwrite=overwrite, update=update)
             texts.check_model(model)
+        to_build = indexes_to_build(output if update else None, request, index_options.language or LANGUAGE)
+        # which has read the indexes that are there: one that is damaged is named before anything is encoded
         with _loading(model, texts, request, options, cluster) as (encoder, pool):
             if texts is not None:
                 target = str(output)
@@ -128,8 +130,7 @@ def index(
                     fill(texts, encoder, pool, options, doc_prompt, request)
             store = VectorDirectory.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
-                request = with_queries(request, store, encoder, doc_prompt, queries)
-        to_build = indexes_to_build(output if update else None, request, index_options.language or LANGUAGE)
+                to_build = to_build.measured_with(with_queries(request, store, encoder, doc_prompt, queries))
         result = build_all(store, to_build, cluster)
         if copy is not None:
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))

@@ -221,6 +221,37 @@ def test_back_and_forth_and_drop(out, other, tiny_bert, invoke):
         invoke("migrate", out, verb, check=2)
 
 
+def damage(file):
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
+def test_no_damaged_directory_takes_the_place_of_a_whole_one(out, other, invoke):
+    migrate(invoke, out, "-m", other, *TORCH, "--anyway")
+    before = out.with_name("out.before")
+    damage(before / "vectors-00001.npy")
+    present, old = files(out), files(before)
+    refused = invoke("migrate", out, "--back", check=1).stderr
+    assert "vectors-00001.npy" in refused
+    assert (files(out), files(before)) == (present, old)
+    damage(before / "vectors-00001.npy")  # which is whole again
+    damage(out / "rows-00000.parquet")
+    assert "rows-00000.parquet" in invoke("migrate", out, "--drop", check=1).stderr
+    assert files(before).keys() == old.keys()
+    invoke("migrate", out, "--back", check=0)
+    assert "rows-00000.parquet" in files(before)
+
+
+def test_a_link_to_the_old_directory_is_not_said_to_be_deleted(out, other, tmp_path, invoke):
+    migrate(invoke, out, "-m", other, *TORCH, "--anyway")
+    before = out.with_name("out.before")
+    before.rename(tmp_path / "elsewhere")
+    before.symlink_to(tmp_path / "elsewhere")
+    assert "elsewhere" in invoke("migrate", out, "--drop", check=2).stderr
+    assert before.is_symlink() and files(tmp_path / "elsewhere")
+
+
 def test_drop_with_a_model_keeps_no_old_directory(out, other, invoke):
     migrate(invoke, out, "-m", other, *TORCH, "--anyway", "--drop")
     assert not (out.parent / "out.before").exists()

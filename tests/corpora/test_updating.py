@@ -95,6 +95,25 @@ def test_clusters_that_were_learned_stay(rows, changed, model, tmp_path, invoke)
     assert json.loads((out / "indexes" / "ivf" / "index.json").read_text())["built_for"] == len(rows)
 
 
+@pytest.mark.parametrize("kind", ["hnsw", "ivf", "bm25"])
+def test_a_damaged_index_is_found_before_anything_is_encoded(kind, rows, changed, model, tmp_path, invoke):
+    corpus, folder = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, rows)
+    invoke("index", corpus, "-o", folder, *model, "--type", kind, check=0)
+    for file in (folder / "indexes" / kind).iterdir():
+        if file.suffix in (".faiss", ".npy"):
+            file.write_bytes(file.read_bytes()[:-1] + b"?")
+    write(corpus, changed)
+    done = invoke("index", corpus, "-o", folder, *model, "--type", "flat", "--update")
+    assert f"indexes/{kind}" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    if kind == "bm25":  # what its words were cut by is not known any more
+        assert done.exit_code == 2
+        return
+    assert done.exit_code == 0
+    invoke("index", folder, "--check", check=0)
+
+
 def test_what_cannot_be_updated_is_said(rows, model, tmp_path, invoke):
     corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
     write(corpus, rows)
