@@ -18,6 +18,8 @@ SECTIONS: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
 """The parts of a method that are replaced as a whole, with the kinds of each."""
 VALUE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "numbers"}
 """The name of a setting's type in messages."""
+OPTIONS = {"settings.keep_layers": "--layers", "aux_init": "--aux-init"}
+"""The settings that have an option of their own on the command line."""
 
 
 def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
@@ -160,7 +162,13 @@ def _convert(key: str, value: Any, part: Any, field: str) -> object:
             return tuple(item_kind(item) for item in text.strip("()[]").split(",") if item)
         return kind(text)
     except (ValueError, KeyError) as error:
-        raise InputError(f"--set {key}={value}: expected {VALUE_NAMES[kind]}, like {current!r}") from error
+        given = f"--set {key}={value}"
+        if key in OPTIONS:
+            given = f"{OPTIONS[key]} {value}"
+        example = str(current)
+        if kind is tuple:
+            example = ",".join(map(str, current)) or "0,2,4"
+        raise InputError(f"{given}: expected {VALUE_NAMES[kind]}, like {example}") from error
 
 
 def _with_enough_views(method: Method, *, views_given: bool) -> Method:

@@ -320,7 +320,11 @@ def _held_out(hold_out: str | None, parts: Sequence[_Rows]) -> npt.NDArray[np.in
         total += len(part.rows)
     match = re.fullmatch(r"(\d+)/(\d+)", hold_out)
     if match:
-        return _fold(hold_out, int(match[1]), int(match[2]), total)
+        number, count = int(match[1]), int(match[2])
+        if count > total:
+            files = ", ".join([part.name for part in parts])
+            raise InputError(f"--hold-out {hold_out}: {count} folds need as many pairs, and {files} has {total}")
+        return _fold(hold_out, number, count, total)
     _refuse_equal_names(names)
     if hold_out not in rows_of_file:
         raise InputError(
@@ -334,8 +338,8 @@ def _fold(hold_out: str, number: int, count: int, total: int) -> npt.NDArray[np.
     """Return the pairs of a fold, given its number from 1, the number of folds and that of all pairs."""
     from sklearn.model_selection import KFold
 
-    if not 1 <= number <= count or not 2 <= count <= total:
-        raise InputError(f"--hold-out {hold_out}: expected a fold of {total} pairs, such as 1/10")
+    if not 1 <= number <= count or count < 2:
+        raise InputError(f"--hold-out {hold_out}: expected one of at least two folds, such as 1/10")
     splitter = KFold(count, shuffle=True, random_state=FOLD_SEED)
     folds = list(splitter.split(np.arange(total)))
     _, held_out = folds[number - 1]
