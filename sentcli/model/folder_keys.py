@@ -87,6 +87,7 @@ KEYS: Final[dict[str, dict[str, Key]]] = {
         **_obeyed("SentenceTransformer or CrossEncoder; others are refused", "model_type"),
         **_obeyed("of a cross-encoder: what its score goes through", "activation_fn"),
         **_without_effect("versions of the libraries that wrote the folder", "__version__"),
+        **_without_effect("of a table, for model2vec: modules.json says whether vectors have length 1", "normalize"),
     },
     TOKENIZER: {
         **_obeyed("which end of a long text is cut", "truncation_side"),

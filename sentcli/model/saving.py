@@ -84,6 +84,8 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
     }
     if isinstance(spec.modules[-1], TruncateSpec):
         settings["truncate_dim"] = spec.modules[-1].dimension
+    if spec.is_static:  # model2vec looks here, and sentence-transformers at the modules
+        settings["normalize"] = bool(spec.normalizes)
     write_json(folder / "config_sentence_transformers.json", settings)
     write_tokenizer(model, folder)
     if spec.config.get(UNKNOWN_LEFT_OUT):

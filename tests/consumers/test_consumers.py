@@ -124,13 +124,17 @@ def test_transformers_js_takes_the_graph_in_int8(node, hub, tmp_path):
     assert (vectors * expected(hub, SHORT)).sum(1).min() > 0.95
 
 
-def test_model2vec_opens_static_embeddings(tmp_path):
+@pytest.mark.parametrize("normalize", [False, True])
+def test_model2vec_opens_static_embeddings(normalize, tmp_path):
     from model2vec import StaticModel
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import StaticEmbedding
+    from sentence_transformers.models import Normalize, StaticEmbedding
 
     tokenizer = folders.tokenizer().backend_tokenizer
-    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=24)], device="cpu")
+    modules = [StaticEmbedding(tokenizer, embedding_dim=24)]
+    if normalize:
+        modules.append(Normalize())
+    static = SentenceTransformer(modules=modules, device="cpu")
     static.save(str(tmp_path / "static"), create_model_card=False)
     SentenceEncoder.load(str(tmp_path / "static")).save(tmp_path / "saved")
     texts = ["the cat sat on the mat", "a dog", "the house near the river"]
