@@ -114,6 +114,11 @@ class VectorFacts:
         return supported_similarity(self.similarity)
 
     @property
+    def context(self) -> Context:
+        """What stands in front of each text when it is encoded."""
+        return "none" if self.passages is None else self.passages.context
+
+    @property
     def known(self) -> bool:
         """Whether it is known which model made the vectors."""
         return bool(self.model_fingerprint)
