@@ -173,7 +173,7 @@ def many(tmp_path_factory):
     table = pa.table({"id": ids, **{name: pa.array(columns[name], TYPES[name]) for name in kinds}})
     with milvus_client.connect(address, to_write=True) as client:
         collection = milvus.MilvusCollection.create(client, address, "many", record, rows)
-        collection.upsert(block, random.normal(size=(rows, 4)), ids)
+        collection.upsert(block, random.normal(size=(rows, 4)), ids, np.arange(rows))
         yield collection, table
 
 
