@@ -244,19 +244,29 @@ class MilvusCollection:
             places = np.fromiter(map(self.place_of, batch), np.int64, len(batch))
             yield RowBatch(ids, hashes, places, ids)
 
-    def with_columns(self, record: Record) -> MilvusCollection:
-        """Add the columns that a record has besides, without values, and return the collection with that record."""
-        added = [column for name, column in record.columns.items() if name not in self.record.columns]
-        if added and is_file(self.address):
-            listed = ", ".join(f"{name} ({kind})" for name, kind in added)
+    def takes(self, record: Record) -> Record:
+        """Return the record of the collection with the columns that rows bring into it.
+
+        Raises:
+            InputError: if the collection cannot take the rows.
+        """
+        taken = self.record.takes(record, self.title)
+        new = taken.columns.keys() - self.record.columns.keys()
+        if new and is_file(self.address):
+            listed = ", ".join(f"{name} ({taken.columns[name][1]})" for name in sorted(new))
             problem = f"it has no column {listed}, and Milvus in a file takes no new ones"
             raise InputError(f"{self.title}: {problem}; --overwrite makes it anew")
-        for name, kind in added:
-            options = field_of(kind)
-            with answering(self.title):
-                self.client.add_collection_field(self.name, name, options.pop("datatype"), **options)
-        if not added:
+        return taken
+
+    def with_columns(self, record: Record) -> MilvusCollection:
+        """Add the columns that a record has besides, without values, and return the collection with that record."""
+        if record.columns == self.record.columns:
             return self
+        for name, (field_name, kind) in record.columns.items():
+            if name not in self.record.columns:
+                options = field_of(kind)
+                with answering(self.title):
+                    self.client.add_collection_field(self.name, field_name, options.pop("datatype"), **options)
         return self.with_record(columns=record.columns)
 
     def upsert(self, block: Block, vectors: AnyVectors, hashes: Sequence[str], places: Integers) -> int:

@@ -75,8 +75,7 @@ class Milvus:
         """
         with connect(self.address) as client:
             collection = MilvusCollection.open(client, self.address, self.name)
-            taken = collection.record.takes(record, collection.title)
-            yield MilvusStore(replace(collection, record=taken), EMPTY, replaces=False)
+            yield MilvusStore(replace(collection, record=collection.takes(record)), EMPTY, replaces=False)
 
     @property
     def before(self) -> str:
@@ -114,7 +113,7 @@ class Milvus:
         if collection is None:
             require_room_in(address, 4 * rows * record.dimension)
             return MilvusCollection.create(client, address, name, record.of_collection(), rows)
-        return collection.with_columns(collection.record.takes(record, collection.title))
+        return collection.with_columns(collection.takes(record))
 
 
 class MilvusStore:
