@@ -228,12 +228,12 @@ class _Choice:
         near = self.corpus.near_copies(_documents(candidates), positives, self.unit, self.options.near)
         left = list(compress(candidates, ~near))
         fell["near copy of a positive"] = len(candidates) - len(left)
-        seen: set[int] = set()
+        seen: set[str] = set()
         for positive in self.queries.positives[query]:
-            group = int(self.corpus.groups[positive])
-            if group in seen:
+            text = self.corpus.texts[positive]
+            if text in seen:
                 continue
-            seen.add(group)
+            seen.add(text)
             score = float(self.document_vectors[positive] @ vector)
             bound = share_of(score, self.options.below)
             below = [candidate for candidate in left if candidate.score < bound]
