@@ -7,6 +7,7 @@ error that a store or a host gives becomes one short message, without secrets.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +88,28 @@ class Place:
 
     def __str__(self) -> str:
         return self.name
+
+
+def by_proxy(address: str, schemes: Sequence[str]) -> str:
+    """Return by which proxy an address is asked, in brackets for the end of a message; empty if by none.
+
+    Args:
+        address: of a host.
+        schemes: whose variables, such as ``http_proxy``, lead there, the first one that is set.
+    """
+    from urllib.request import getproxies_environment, proxy_bypass_environment
+
+    proxies = getproxies_environment()
+    host = urlsplit(address).hostname or ""
+    names = [scheme for scheme in schemes if scheme in proxies]
+    if not names or proxy_bypass_environment(host, proxies):
+        return ""
+    return f" (by the proxy of the variable {names[0]}_proxy; no_proxy={host} goes past it)"
+
+
+def path_behind(address: str, scheme: str) -> Path:
+    """Return the absolute path of a place behind a scheme, such as ``lance:~/kb``, where no shell has put the home."""
+    return Path(os.path.expanduser(address.removeprefix(scheme))).absolute()
 
 
 class Address(str):

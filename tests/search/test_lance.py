@@ -424,3 +424,14 @@ def test_what_another_writer_did_meanwhile_is_noticed(write, corpus, place, tiny
         assert "another process" in write(corpus, "-m", tiny_bert, check=2)
     assert write(corpus, "-m", tiny_bert)["rows"] == len(ROWS)
     assert set(table_of(place).to_arrow()["rating"].to_pylist()) == {50}
+
+
+def test_the_home_is_where_it_is_and_a_place_is_absolute(invoke, corpus, tiny_bert, tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    invoke("index", corpus, "--to", "lance:~/kb", "-m", tiny_bert, check=0)
+    assert (tmp_path / "home" / "kb").is_dir() and not list((tmp_path / "work").iterdir())
+    found = invoke("retrieve", "--corpus", "lance:~/kb", "--count-by", "id", "--json", "-", check=0)
+    assert json.loads(found.stdout)["counts"]["values"]
