@@ -7,7 +7,6 @@ error that a store or a host gives becomes one short message, without secrets.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,8 +107,15 @@ def by_proxy(address: str, schemes: Sequence[str]) -> str:
 
 
 def path_behind(address: str, scheme: str) -> Path:
-    """Return the absolute path of a place behind a scheme, such as ``lance:~/kb``, where no shell has put the home."""
-    return Path(os.path.expanduser(address.removeprefix(scheme))).absolute()
+    """Return the absolute path of a place behind a scheme, such as ``lance:~/kb``, where no shell has put the home.
+
+    Raises:
+        InputError: if nobody has the home.
+    """
+    try:
+        return Path(address.removeprefix(scheme)).expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(f"{address}: there is no such home") from error
 
 
 class Address(str):

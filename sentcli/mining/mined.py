@@ -17,11 +17,12 @@ from itertools import compress
 from sentcli import console
 from sentcli.evaluation.significance import require_finite
 from sentcli.mining.candidates import CandidateSearch
-from sentcli.mining.copies import MiningCorpus, plain
+from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.judging import Judge
 from sentcli.mining.options import MiningOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared, unit_length
+from sentcli.search.words import plain
 
 QUERIES_AT_A_TIME = 1024
 """How many queries are searched for together; two lists of a thousand hits for each take 24 MB."""

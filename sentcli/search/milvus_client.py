@@ -90,7 +90,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
         raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
     if not is_server and not place.endswith(".db"):
         raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")
-    pymilvus = required("pymilvus", "pymilvus", "milvus", "Milvus")
+    required("pymilvus", "pymilvus", "milvus", "Milvus")
     if not is_server:
         required("milvus_lite", "milvus-lite", "milvus", "Milvus in a file")
         if to_write:
@@ -99,19 +99,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
             raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    token = os.environ.get("MILVUS_TOKEN", "")
-    remember(token)
-    remember(token.partition(":")[2])
-    options = {}
-    if not is_server:  # its server is in this process, where no proxy leads
-        options["grpc_options"] = {"grpc.enable_http_proxy": 0}
-    try:
-        client = pymilvus.MilvusClient(place, token=token, timeout=SECONDS, **options)
-    except Exception as error:
-        why = "cannot be opened; another process may have it open"
-        if is_server:
-            why = f"does not answer{by_proxy(place, ('grpc', 'https', 'http'))}"
-        raise InputError(f"{address} {why} ({one_line(error)})") from error
+    client = _client(address)
     _opened[place] += 1
     try:
         yield client
@@ -120,6 +108,29 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
         _opened[place] -= 1
         if not is_server and not _opened[place]:
             _release(place)
+
+
+def _client(address: str) -> Any:
+    """Return a client of a file or a server.
+
+    Raises:
+        InputError: if it does not answer.
+    """
+    from pymilvus import MilvusClient
+
+    token = os.environ.get("MILVUS_TOKEN", "")
+    remember(token)
+    remember(token.partition(":")[2])
+    place = place_of(address)
+    why = f"does not answer{by_proxy(place, ('grpc', 'https', 'http'))}"
+    options = {}
+    if is_file(address):
+        why = "cannot be opened; another process may have it open"
+        options["grpc_options"] = {"grpc.enable_http_proxy": 0}  # its server is in this process, where no proxy leads
+    try:
+        return MilvusClient(place, token=token, timeout=SECONDS, **options)
+    except Exception as error:
+        raise InputError(f"{address} {why} ({one_line(error)})") from error
 
 
 _opened: Counter[str] = Counter()

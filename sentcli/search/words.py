@@ -55,6 +55,11 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFKC", lower)
 
 
+def plain(text: str) -> str:
+    """Return a text as copies are told: those of one text differ in case, blanks, compatible and unseen signs alone."""
+    return " ".join(folded(text).split())
+
+
 def separated(texts: Iterable[str], analyzer: Analyzer) -> Iterator[str]:
     """Yield texts in which the pattern of an analyzer finds the words."""
     for text in texts:
