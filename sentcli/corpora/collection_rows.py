@@ -117,7 +117,7 @@ def _without_values(names: Iterable[str], cells: Iterable[Mapping[str, Sequence[
     for columns in cells:
         if not empty:
             break
-        empty = [name for name in empty if all(value is None for value in columns[name])]
+        empty = [name for name in empty if columns[name].count(None) == len(columns[name])]
     return empty
 
 

@@ -116,7 +116,9 @@ class VectorFacts:
     @property
     def context(self) -> Context:
         """What stands in front of each text when it is encoded."""
-        return "none" if self.passages is None else self.passages.context
+        if self.passages is None:
+            return "none"
+        return self.passages.context
 
     @property
     def known(self) -> bool:

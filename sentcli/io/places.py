@@ -96,12 +96,12 @@ def by_proxy(address: str, schemes: Sequence[str]) -> str:
         address: of a host.
         schemes: whose variables, such as ``http_proxy``, lead there, the first one that is set.
     """
-    from urllib.request import getproxies_environment, proxy_bypass_environment
+    from urllib.request import getproxies, proxy_bypass
 
-    proxies = getproxies_environment()
+    proxies = getproxies()
     host = urlsplit(address).hostname or ""
     names = [scheme for scheme in schemes if scheme in proxies]
-    if not names or proxy_bypass_environment(host, proxies):
+    if not names or proxy_bypass(host):
         return ""
     return f" (by the proxy of the variable {names[0]}_proxy; no_proxy={host} goes past it)"
 

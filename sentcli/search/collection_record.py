@@ -183,7 +183,7 @@ def row_hashes(block: Block, record: Record) -> list[str]:
     """
     if record.format == FIRST_FORMAT:
         contents = zip(block.texts, *block.columns.values(), strict=True)
-        return [_digest(content) for content in contents]
+        return list(map(_digest, contents))
     columns = sorted(block.columns.items())
     hashes = []
     for row, (encoded, text) in enumerate(zip(block.encoded_texts, block.texts, strict=True)):

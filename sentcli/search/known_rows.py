@@ -27,7 +27,8 @@ class KnownRows:
     """The rows of a collection: some 40 bytes and the key of each."""
 
     def __init__(self, batches: Iterable[RowBatch]) -> None:
-        ids, pairs, texts, places = ([np.empty(0, np.int64)] for _ in range(4))
+        none = np.empty(0, np.int64)
+        ids, pairs, texts, places = [none], [none], [none], [none]
         self.keys: list[Any] = []
         for batch in batches:
             ids.append(hashes_of(batch.ids, len(batch.ids)))
@@ -49,7 +50,7 @@ class KnownRows:
     def keys_of_texts(self, hashes: Sequence[str]) -> list[Any]:
         """Return the keys of rows that have the texts of rows with these hashes, of those that are there."""
         numbers = np.unique(self.texts.of(_text_hashes(hashes)))
-        return [self.keys[number] for number in numbers[numbers >= 0].tolist()]
+        return list(map(self.keys.__getitem__, numbers[numbers >= 0].tolist()))
 
 
 def pair_hashes(ids: Sequence[str], hashes: Sequence[str]) -> Integers:
@@ -67,7 +68,7 @@ def within(values: Integers, known: Integers) -> Mask:
 
 
 def _text_hashes(hashes: Sequence[str]) -> Integers:
-    return hashes_of((text_of(row_hash) for row_hash in hashes), len(hashes))
+    return hashes_of(map(text_of, hashes), len(hashes))
 
 
 def text_of(row_hash: str) -> str:

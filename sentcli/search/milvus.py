@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -239,8 +240,8 @@ class MilvusCollection:
     def known_rows(self) -> Iterator[RowBatch]:
         """Yield the ids, the hashes and the places of all rows, some at a time."""
         for batch in self.rows([HASH, *self.place_fields]):
-            ids = [row[ID] for row in batch]
-            hashes = [row[HASH] for row in batch]
+            ids = list(map(itemgetter(ID), batch))
+            hashes = list(map(itemgetter(HASH), batch))
             places = np.fromiter(map(self.place_of, batch), np.int64, len(batch))
             yield RowBatch(ids, hashes, places, ids)
 
@@ -391,10 +392,10 @@ class MilvusCollection:
             )
         lists = []
         for hits in answer:
-            rows = [hit["entity"] for hit in hits]
+            rows = list(map(itemgetter("entity"), hits))
             places = np.fromiter(map(self.place_of, rows), np.int64, len(rows))
-            scores = np.array([hit["distance"] for hit in hits], np.float32)
-            keys = np.array([row[ID] for row in rows], object)
+            scores = np.array(list(map(itemgetter("distance"), hits)), np.float32)
+            keys = np.array(list(map(itemgetter(ID), rows)), object)
             lists.append(FoundRows.ranked(places, keys, scores, rounding=ROUNDING))
         return lists
 

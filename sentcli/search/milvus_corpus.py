@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class MilvusCorpus(OfCollection):
             return
         places: dict[str, int] = {}
         for batch in collection.rows(collection.place_fields, self.condition):
-            places |= {row[ID]: collection.place_of(row) for row in batch}
+            places |= zip(map(itemgetter(ID), batch), map(collection.place_of, batch), strict=True)
         ids = sorted(places, key=places.__getitem__)
         for start in range(0, len(ids), REQUEST_ROWS):
             rows = list(collection.fields(ids[start : start + REQUEST_ROWS], fields))
@@ -140,11 +141,15 @@ class MilvusCorpus(OfCollection):
         context = self.origin.context
         columns = collection.record.columns
         names = context_columns(context, self.schema)
-        fields = {TEXTS: TEXTS, **{name: columns[name][0] for name in names}}
+        fields = {TEXTS: TEXTS}
+        for name in names:
+            fields[name] = columns[name][0]
         for batch in collection.rows([*fields.values(), *collection.place_fields]):
-            cells = {name: [row.get(field_name) for row in batch] for name, field_name in fields.items()}
+            cells = {}
+            for name, field_name in fields.items():
+                cells[name] = [row.get(field_name) for row in batch]
             places = np.fromiter(map(collection.place_of, batch), np.int64, len(batch))
-            yield places, [row[ID] for row in batch], with_contexts(context, cells)
+            yield places, list(map(itemgetter(ID), batch)), with_contexts(context, cells)
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""

@@ -144,7 +144,10 @@ class MilvusStore:
         if self.record.format == FIRST_FORMAT:
             return {}
         ids = self.there.keys_of_texts(hashes)
-        return {text_of(row[HASH]): np.array(row[VECTORS]) for row in self.collection.fields(ids, [HASH, VECTORS])}
+        found: dict[str, AnyVectors] = {}
+        for row in self.collection.fields(ids, [HASH, VECTORS]):
+            found[text_of(row[HASH])] = np.array(row[VECTORS], np.float32)
+        return found
 
     def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
         """Write rows, and return how many of their texts were cut."""
