@@ -14,7 +14,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
-from sentcli.model.passages import stored_contexts
+from sentcli.model.passages import COLUMNS, stored_contexts
 
 if TYPE_CHECKING:
     from sentcli.bulk.files import Inputs
@@ -100,7 +100,8 @@ class CollectionInput:
         from sentcli.search.collection_record import NULL, Record, fields_of
 
         kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
-        kinds |= dict.fromkeys(_without_values(kinds, cells), NULL)
+        given = [name for name in kinds if name not in COLUMNS]  # those of passages have types of their own
+        kinds |= dict.fromkeys(_without_values(given, cells), NULL)
         return Record(
             settings=facts.recorded(),
             dimension=dimension,

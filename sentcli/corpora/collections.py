@@ -149,9 +149,10 @@ class CollectionUpdating:
             surplus = _surplus(there, order)
         estimated = seconds * self.counts["encoded"] / max(measured, 1)
         deleted = len(surplus) if self.options.prune else 0
+        written, encoded, unchanged = self.counts["written"], self.counts["encoded"], self.counts["unchanged"]
         console.note(
-            f"{there.title}: {self.counts['written']:,} rows would be written in about {estimated:,.0f} s, "
-            f"{self.counts['unchanged']:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
+            f"{there.title}: {written:,} rows would be written, {encoded:,} of them encoded in about {estimated:,.0f} s, "
+            f"{unchanged:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
         )
         return {**self.counts, "deleted": deleted, "seconds_estimated": estimated}
 

@@ -163,7 +163,9 @@ def test_only_what_changed_is_encoded(write, found, stores, tmp_path, name):
     (tmp_path / "kb" / "page1.md").rename(tmp_path / "kb" / "a.md")
     page = tmp_path / "kb" / "page2.md"
     page.write_text(page.read_text().replace("owner: team 2", "owner: another"))
+    said = write(tmp_path / "kb", store, *cut, "--update", "--dry-run")
     fewer = write(tmp_path / "kb", store, *cut, "--update")
+    assert (said["written"], said["encoded"]) == (fewer["written"], 0)
     assert fewer["encoded"] == 0 and 0 < fewer["written"] < made["rows"]
     assert {ids[0].partition("#")[0] for _, mode, ids in found(store[1], queries=["Holidays"]) if mode == "bm25"} == {
         "a.md"
