@@ -151,8 +151,8 @@ class CollectionUpdating:
         deleted = len(surplus) if self.options.prune else 0
         written, encoded, unchanged = self.counts["written"], self.counts["encoded"], self.counts["unchanged"]
         console.note(
-            f"{there.title}: {written:,} rows would be written, {encoded:,} of them encoded in about {estimated:,.0f} s, "
-            f"{unchanged:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
+            f"{there.title}: {written:,} rows would be written, {encoded:,} of them encoded in about "
+            f"{estimated:,.0f} s, {unchanged:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
         )
         return {**self.counts, "deleted": deleted, "seconds_estimated": estimated}
 
