@@ -313,6 +313,7 @@ def _unjudged_copies(qrels: Qrels, ids: Sequence[str], texts: Integers) -> int:
     is_equal = in_order[1:] == in_order[:-1]
     is_repeated = np.zeros(len(texts), np.bool_)
     is_repeated[order[1:][is_equal]] = is_repeated[order[:-1][is_equal]] = True
+    is_repeated[texts == hash("")] = False  # documents without text are counted by themselves
     text_of: dict[str, int] = {}
     copies: defaultdict[int, set[str]] = defaultdict(set)
     for row in np.flatnonzero(is_repeated).tolist():

@@ -61,8 +61,10 @@ def test_copies_of_relevant_documents_without_a_judgement_are_counted_and_told(m
         {"_id": "d", "text": "a red fish"},
         {"_id": "e", "text": "a dog"},
         {"_id": "f", "text": "a dog"},
+        {"_id": "g", "text": ""},
+        {"_id": "h", "text": " "},
     ]
-    judgements = ["q1\ta\t1", "q1\tc\t1", "q1\td\t0", "q2\tc\t1", "q2\te\t0"]
+    judgements = ["q2\tg\t1", "q1\ta\t1", "q1\tc\t1", "q1\td\t0", "q2\tc\t1", "q2\te\t0"]
     folder = make_set(corpus=corpus, qrels="\n".join(["query-id\tcorpus-id\tscore", *judgements, ""]))
     assert retrieval.load_set(folder).unjudged_copies == 2, "b of a for q1, and d of c for q2"
     rows = [{"_id": f"{name}{n}", "text": f"the cat {n}"} for n in range(12) for name in "az"]
