@@ -173,7 +173,7 @@ class CollectionUpdating:
     def _changes(self, there: RowsThere, rows: CollectionRows) -> Iterator[_Change]:
         """Yield what has changed in each block of rows, and count it."""
         for block, vectors_of in rows.blocks():
-            block = fitted(block, there.record.columns)
+            block = fitted(block, there.record)
             hashes = row_hashes(block, there.record)
             changed = there.lacking(block.ids, hashes)
             chosen = [hashes[row] for row in changed]

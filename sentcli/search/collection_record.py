@@ -17,6 +17,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import adapter_of, decode
+from sentcli.io.writers import arrow_column
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
 
@@ -163,13 +164,13 @@ def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return fields
 
 
-def fitted(block: Block, columns: Mapping[str, tuple[str, str]]) -> Block:
-    """Return rows with the columns of a collection, missing ones without values, and whole numbers as it has them."""
+def fitted(block: Block, record: Record) -> Block:
+    """Return rows with the columns of a collection and values of its types; missing columns have no values."""
     values: dict[str, list[Any]] = {}
-    for name, (_, kind) in columns.items():
+    for name, (_, kind) in record.columns.items():
         given = block.columns.get(name, [None] * len(block))
-        if kind == "float":
-            given = [float(value) if type(value) is int else value for value in given]
+        if record.format != FIRST_FORMAT:  # whose hashes are of values as they were read
+            given = arrow_column(given, types()[kind].arrow).to_pylist()
         values[name] = given
     return replace(block, columns=values)
 

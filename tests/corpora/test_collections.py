@@ -71,6 +71,16 @@ def test_columns_that_are_null_or_absent_this_time_fit(to, index, invoke):
     assert json.loads(counted.stdout)["counts"]["values"] == [{"value": 1.0, "rows": 2}]
 
 
+def test_rows_are_the_same_from_texts_and_from_a_directory_of_them(to, index, invoke, tiny_bert, tmp_path):
+    rows = [{"id": str(n), "text": f"the cat {n}", "mixed": value} for n, value in enumerate([1, "a", 2.5, None, True])]
+    rows = [{**row, "share": n / 2, "at": f"2024-01-0{n + 1}T10:00:00+02:00"} for n, row in enumerate(rows)]
+    index(rows)
+    folder = tmp_path / "d"
+    invoke("encode", tmp_path / "rows.jsonl", "-o", folder, "-m", tiny_bert, "--backend", "torch", check=0)
+    done = invoke("index", folder, *to, "--json", "-", check=0)
+    assert json.loads(done.stdout)["results"]["unchanged"] == 5
+
+
 def test_a_new_column_is_added_or_named_with_its_type(to, index, invoke):
     rows = [{"id": str(number), "text": f"the cat {number}", "rating": number} for number in range(5)]
     index(rows)
