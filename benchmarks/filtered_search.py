@@ -24,6 +24,7 @@ from sentcli.search.condition_reader import parse_condition
 from sentcli.search.lance_store import Lance
 from sentcli.search.milvus_rows import filter_of
 from sentcli.search.options import DatabaseOptions
+from sentcli.search.row_places import Places, hashes_of
 
 QUERIES, K, RUNS, CENTRES = 20, 10, 5, 1000
 SCHEMA = {"number": pa.int64()}
@@ -93,7 +94,7 @@ def against_milvus(vectors, queries, numbers):
             collection = milvus.MilvusCollection.create(client, address, "rows", record, rows)
             ids = [str(i) for i in range(rows)]
             block = Block(ids, ids, {"number": numbers.tolist()})
-            written = seconds(lambda: collection.upsert(block, vectors, ids))
+            written = seconds(lambda: collection.upsert(block, vectors, ids, np.arange(rows)))
             print(f"Milvus Lite: {rows / written:,.0f} rows/s written, {seconds(collection.flush):.1f} s to load")
             compare("Milvus Lite", ours, collection, filter_of, queries, numbers)
 
@@ -122,10 +123,11 @@ def against_lance(vectors, queries, numbers):
         )  # fmt: skip
         database = Lance(DatabaseOptions(to=f"lance:{folder}/l"), "flat")
         ids = [str(i) for i in range(rows)]
+        order = Places.paired(hashes_of(ids, rows), np.arange(rows))
 
         def write(hashes):
             """Write the rows whose hashes are new, 8,192 at a time as `index --to` does."""
-            with database.open(record, rows, overwrite=False) as store:
+            with database.open(record, order, overwrite=False) as store:
                 for start in range(0, rows, 8192):
                     part = slice(start, start + 8192)
                     lacking = store.lacking(ids[part], hashes[part])

@@ -63,6 +63,8 @@ NOT_DECIDING = {
     "sentcli/search/lance_store.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/lance_waiting.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/milvus_store.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/known_rows.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/row_places.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/row_store.py": "collections of a database, of which nothing is kept here",
 }
 """The modules there that decide neither, with the reason."""

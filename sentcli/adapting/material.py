@@ -15,7 +15,7 @@ from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_tasks import SampledSet, sampled
 from sentcli.io.digests import json_digest
 from sentcli.io.served import Served
-from sentcli.mining.copies import plain
+from sentcli.search.words import plain
 from sentcli.testset.queries import OTHER_QUERIES, near_equal, structural_queries
 from sentcli.testset.reading import read_documents
 from sentcli.testset.trust import trust_in

@@ -24,13 +24,14 @@ from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.io.atomic import replacing
 from sentcli.io.forms import read_json, write_json
 from sentcli.io.writers import as_json
-from sentcli.mining.copies import MiningCorpus, plain
+from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.mined import Mined, MiningQueries, mine
 from sentcli.mining.options import MiningOptions
 from sentcli.model.options import Backend, LoadOptions, Precision
 from sentcli.model.spec import Similarity
 from sentcli.precision import half_precision_supported
 from sentcli.search.exact import Vectors
+from sentcli.search.words import plain
 from sentcli.training.options import LogOptions
 from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sentcli.bulk.encode import EncodeSummary, encode_files
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.stored_texts import StoredTexts, context_columns, stored_contexts
-from sentcli.encoder.vector_facts import Passages, VectorFacts
+from sentcli.bulk.stored_texts import StoredTexts
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import BLOCK_ROWS, Block, Survey
 from sentcli.io.dataset import InputGroup, Shard, read_manifest
@@ -19,6 +19,7 @@ from sentcli.io.folder import open_folder
 from sentcli.io.readers import ReadOptions
 from sentcli.io.table_source import TableSource
 from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.model.passages import Context, context_columns, stored_contexts
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -86,15 +87,16 @@ class TableRows(Inputs):
     """The rows of a collection as an input."""
 
     rows: TableSource
-    passages: Passages | None
+    context: Context
+    """What stands in front of each text."""
 
     @classmethod
-    def of(cls, rows: TableSource, passages: Passages | None) -> TableRows:
-        """Return the rows, which may be passages that were cut so."""
+    def of(cls, rows: TableSource, context: Context) -> TableRows:
+        """Return the rows, which may be passages with a context."""
         types = dict(rows.schema)
         del types["id"], types["text"]
         survey = Survey(rows=len(rows), records=len(rows), column_types=types)
-        return cls([], ReadOptions(), survey, rows=rows, passages=passages)
+        return cls([], ReadOptions(), survey, rows=rows, context=context)
 
     def blocks(
         self, *, columns: Sequence[str] | None = None, block_rows: int = BLOCK_ROWS, **_: Any
@@ -106,12 +108,12 @@ class TableRows(Inputs):
             block_rows: the most rows of a block.
         """
         names = self.columns(columns)
-        needed = dict.fromkeys(["id", "text", *names, *context_columns(self.passages, self.survey.column_types)])
+        needed = dict.fromkeys(["id", "text", *names, *context_columns(self.context, self.survey.column_types)])
         first_row = 0
         for table in self.rows.tables(list(needed)):
             for start in range(0, len(table), block_rows):
                 values = table.slice(start, block_rows).to_pydict()
-                contexts = stored_contexts(self.passages, values)
+                contexts = stored_contexts(self.context, values)
                 ids, texts = values.pop("id"), values.pop("text")
                 for name in values.keys() - set(names):
                     del values[name]

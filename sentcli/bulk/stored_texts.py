@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.vector_facts import Passages, VectorFacts
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
 from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
-from sentcli.model.passages import context_of, title_columns, title_of
+from sentcli.model.passages import Context, context_columns, stored_contexts, with_contexts
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -125,25 +125,21 @@ class StoredTexts:
     def _texts(self) -> Iterator[list[str]]:
         """Yield what was encoded of each row, in order."""
         for table in self.tables(["text", *self.context_columns]):
-            texts = table["text"].to_pylist()
-            contexts = self.contexts(table.to_pydict())
-            if contexts:
-                texts = [context + text for context, text in zip(contexts, texts, strict=True)]
-            yield texts
+            yield with_contexts(self.context, table.to_pydict())
 
     @cached_property
-    def passages(self) -> Passages | None:
-        """How documents were cut into the rows; None if each row is a document."""
-        return VectorFacts.read(self.name, self.manifest.settings).passages
+    def context(self) -> Context:
+        """What stands in front of each text."""
+        return VectorFacts.read(self.name, self.manifest.settings).context
 
     @cached_property
     def context_columns(self) -> list[str]:
         """The columns of which the contexts of passages are made; none if there are no contexts."""
-        return context_columns(self.passages, self.manifest.columns)
+        return context_columns(self.context, self.manifest.columns)
 
     def contexts(self, columns: Mapping[str, Sequence[Any]]) -> list[str]:
         """Return what was put in front of the text of each row, given its `context_columns`; empty if nothing was."""
-        return stored_contexts(self.passages, columns)
+        return stored_contexts(self.context, columns)
 
     def tables(self, columns: list[str] | None = None) -> Iterator[Any]:
         """Yield the rows with some of their columns, or all, as tables of Arrow, in order."""
@@ -178,31 +174,6 @@ class _WithKnown:
         excess_tokens[self.is_new] = encoded.excess_tokens
         excess_tokens[~self.is_new] = self.excess_tokens
         return Encoded(vectors, excess_tokens, encoded.tokens + self.tokens)
-
-
-def context_columns(passages: Passages | None, names: Iterable[str]) -> list[str]:
-    """Return those of some columns of which the contexts of passages are made; none if there are no contexts."""
-    if passages is None or passages.context == "none":
-        return []
-    return ["heading", *title_columns(names)]
-
-
-def stored_contexts(passages: Passages | None, columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return what stands in front of each of some rows when it is encoded; empty if nothing does.
-
-    Args:
-        passages: how documents were cut into the rows; None if each row is a document.
-        columns: the cells of `context_columns`, and any others.
-    """
-    needed = context_columns(passages, columns)
-    if passages is None or not needed:
-        return []
-    headings, *titles = [columns[name] for name in needed]
-    contexts = []
-    for row, heading in enumerate(headings):
-        title = title_of([column[row] for column in titles])
-        contexts.append(context_of(title, heading or "", passages.context))
-    return contexts
 
 
 def open_stored_texts(

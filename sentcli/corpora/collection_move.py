@@ -98,7 +98,7 @@ class CollectionMove(Move):
     @property
     def inputs(self) -> Inputs:
         """All rows."""
-        return TableRows.of(self.documents.rows, self.origin.passages)
+        return TableRows.of(self.documents.rows, self.origin.context)
 
     @property
     def made_with(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
+from sentcli.model.passages import COLUMNS, stored_contexts
 
 if TYPE_CHECKING:
     from sentcli.bulk.files import Inputs
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.collection_record import Record
     from sentcli.search.options import IndexOptions
+    from sentcli.search.row_places import Places
     from sentcli.search.stored_vectors import StoredVectors
 
 SENT_ROWS = 1024
@@ -42,8 +44,11 @@ class CollectionRows:
     blocks: Callable[[], Iterator[tuple[Block, VectorsOf]]]
     """Yields rows, each block with a function that returns the vectors of some of them."""
 
-    def id_hashes(self, most_bytes: int | None) -> npt.NDArray[np.int64]:
-        """Return the sorted hashes of all ids ``[rows]``.
+    encodes: bool = True
+    """Whether the vectors are made when they are needed."""
+
+    def order(self, most_bytes: int | None) -> Places:
+        """Return the numbers of the rows.
 
         Args:
             most_bytes: of an id in the database; None if ids may be of any length.
@@ -51,6 +56,8 @@ class CollectionRows:
         Raises:
             InputError: for ids that a collection cannot have, before anything is written.
         """
+        from sentcli.search.row_places import Places
+
         hashes = np.empty(self.rows, np.int64)
         for number, key in enumerate(self.ids()):
             if most_bytes is not None and len(key.encode("utf-8", "surrogatepass")) > most_bytes:
@@ -58,9 +65,10 @@ class CollectionRows:
                     f"row {number + 1}: an id of a collection has at most {most_bytes:,} bytes: {key[:40]!r}..."
                 )
             hashes[number] = hash(key)
-        if repeated := len(hashes) - len(np.unique(hashes)):
+        order = Places.paired(hashes, np.arange(self.rows))
+        if repeated := order.repeated:
             raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
-        return np.sort(hashes)
+        return order
 
 
 @dataclass(frozen=True)
@@ -76,20 +84,42 @@ class CollectionInput:
     doc_prompt: str | None
     load: LoadOptions
 
-    def record(self, facts: VectorFacts, dimension: int, schema: dict[str, Any]) -> Record:
-        """Return what the collection will say about itself."""
+    def record(
+        self, facts: VectorFacts, dimension: int, schema: dict[str, Any], cells: Iterable[Mapping[str, Sequence[Any]]]
+    ) -> Record:
+        """Return what the collection will say about itself.
+
+        Args:
+            facts: how its vectors are made.
+            dimension: of the vectors.
+            schema: the Arrow types of the columns.
+            cells: yields the columns, some rows at a time.
+        """
         from sentcli.io.column_types import name_of
         from sentcli.search.bm25 import LANGUAGE
-        from sentcli.search.collection_record import Record, fields_of
+        from sentcli.search.collection_record import NULL, Record, fields_of
 
+        kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
+        given = [name for name in kinds if name not in COLUMNS]  # those of passages have types of their own
+        kinds |= dict.fromkeys(_without_values(given, cells), NULL)
         return Record(
             settings=facts.recorded(),
             dimension=dimension,
             similarity=self.index.similarity or facts.compared_by,
-            columns=fields_of({name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}),
+            columns=fields_of(kinds),
             language=self.index.language or LANGUAGE,
             kind=self.index.type,
         )
+
+
+def _without_values(names: Iterable[str], cells: Iterable[Mapping[str, Sequence[Any]]]) -> list[str]:
+    """Return the columns in which no row has a value; rows are read until each of the others has had one."""
+    empty = list(names)
+    for columns in cells:
+        if not empty:
+            break
+        empty = [name for name in empty if columns[name].count(None) == len(columns[name])]
+    return empty
 
 
 def read_rows(corpus: CollectionInput) -> CollectionRows:
@@ -127,7 +157,8 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
         for table in stored.rows.tables(list(stored.rows.schema)):
             for start in range(0, len(table), BLOCK_ROWS):
                 columns = table.slice(start, BLOCK_ROWS).to_pydict()
-                block = Block(columns.pop("id"), columns.pop("text"), columns)
+                contexts = stored_contexts(origin.context, columns)
+                block = Block(columns.pop("id"), columns.pop("text"), columns, contexts=contexts)
                 yield block, partial(vectors_of, first)
                 first += len(block)
 
@@ -135,8 +166,9 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
         for table in stored.rows.tables(["id"]):
             yield from table["id"].to_pylist()
 
-    record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema)
-    return CollectionRows(len(stored.rows), record, ids, blocks)
+    cells = (block.columns for block, _ in blocks())
+    record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema, cells)
+    return CollectionRows(len(stored.rows), record, ids, blocks, encodes=False)
 
 
 def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
@@ -179,7 +211,8 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     encoder = load_encoder(corpus.model, corpus.load)
     prompt = encoder.role_prompt("document") if corpus.doc_prompt is None else corpus.doc_prompt
     facts = VectorFacts.of(encoder, prompt, passages=bulk.facts_of(cut))
-    record = corpus.record(facts, encoder.dimension, dict(files.survey.column_types))
+    cells = (block.columns for block in files.blocks())
+    record = corpus.record(facts, encoder.dimension, dict(files.survey.column_types), cells)
     return encoded_rows(files, encoder, prompt, record)
 
 

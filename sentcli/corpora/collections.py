@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
-from sentcli.corpora.collection_rows import CollectionRows
+from sentcli.corpora.collection_rows import CollectionRows, VectorsOf
 from sentcli.corpora.opening import SCHEME
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.search.collection_record import Record, content_hash
+from sentcli.search.collection_record import Record, fitted, row_hashes
+from sentcli.search.known_rows import text_of
+from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions, IndexOptions
+from sentcli.search.row_places import Places
 from sentcli.search.row_store import DATABASES, Database, RowsThere, RowStore
 
 if TYPE_CHECKING:
@@ -37,7 +40,8 @@ class CollectionUpdate:
     """The model that made its vectors."""
     record: Record
     counts: Mapping[str, int]
-    """How many rows were ``written``, ``unchanged`` and ``deleted``, and how many ``rows`` there are."""
+    """How many rows were ``written``, of these ``encoded``, ``unchanged`` and ``deleted``, and how many ``rows`` there
+    are."""
     facts: Mapping[str, Any]
     """What the database says besides, see `RowStore.facts`."""
     in_int8: bool
@@ -90,7 +94,7 @@ class CollectionUpdating:
         self.read, self.options, self.index = read, options, index
         self.overwrite, self.keeps_before = overwrite, keeps_before
         self.database = database_of(options, index.type)
-        self.counts = {"written": 0, "unchanged": 0}
+        self.counts = {"written": 0, "encoded": 0, "unchanged": 0}
         self.total = 0
 
     def so_far(self) -> dict[str, int]:
@@ -106,13 +110,13 @@ class CollectionUpdating:
         """
         rows = self.read()
         self.total = rows.rows
-        hashes = rows.id_hashes(self.database.most_id_bytes)
-        opened = self.database.open(rows.record, rows.rows, overwrite=self.overwrite, keeps_before=self.keeps_before)
+        order = rows.order(self.database.most_id_bytes)
+        opened = self.database.open(rows.record, order, overwrite=self.overwrite, keeps_before=self.keeps_before)
         with opened as store:
             with console.resumable(store.title, how="sends the rows that are not there yet"):
                 self._write(store, rows)
             counts = dict(self.counts)
-            counts["deleted"] = _prune(store, hashes, prune=self.options.prune or store.replaces)
+            counts["deleted"] = _prune(store, order, prune=self.options.prune or store.replaces)
             store.publish()
             counts["rows"] = store.count()
             recall = None
@@ -132,24 +136,23 @@ class CollectionUpdating:
             InputError: if there is no collection yet, or it cannot be compared with the corpus.
         """
         rows = self.read()
-        hashes = rows.id_hashes(self.database.most_id_bytes)
-        seconds = encoded = 0.0
+        order = rows.order(self.database.most_id_bytes)
+        seconds = measured = 0.0
         with self.database.compare(rows.record) as there:
-            for block, vectors_of in rows.blocks():
-                changed = there.lacking(block.ids, _hashes(block))
-                if changed and encoded < MEASURED_ROWS:
+            for change in self._changes(there, rows):
+                new = change.new
+                if new and measured < MEASURED_ROWS:
                     began = time.perf_counter()
-                    vectors_of(changed)
+                    change.vectors_of(new)
                     seconds += time.perf_counter() - began
-                    encoded += len(changed)
-                self.counts["written"] += len(changed)
-                self.counts["unchanged"] += len(block) - len(changed)
-            surplus = _surplus(there, hashes)
-        estimated = seconds * self.counts["written"] / max(encoded, 1)
+                    measured += len(new)
+            surplus = _surplus(there, order)
+        estimated = seconds * self.counts["encoded"] / max(measured, 1)
         deleted = len(surplus) if self.options.prune else 0
+        written, encoded, unchanged = self.counts["written"], self.counts["encoded"], self.counts["unchanged"]
         console.note(
-            f"{there.title}: {self.counts['written']:,} rows would be written in about {estimated:,.0f} s, "
-            f"{self.counts['unchanged']:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
+            f"{there.title}: {written:,} rows would be written, {encoded:,} of them encoded in about "
+            f"{estimated:,.0f} s, {unchanged:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
         )
         return {**self.counts, "deleted": deleted, "seconds_estimated": estimated}
 
@@ -157,20 +160,63 @@ class CollectionUpdating:
         """Write the rows that are not there or differ, and count them."""
         cut = 0
         with console.counting(f"writing into {self.database.name}", rows.rows) as progress:
-            for block, vectors_of in rows.blocks():
-                hashes = _hashes(block)
-                changed = store.lacking(block.ids, hashes)
-                if changed:
-                    part = _chosen(block, changed)
-                    cut += store.write(part, vectors_of(changed), [hashes[i] for i in changed])
-                self.counts["written"] += len(changed)
-                self.counts["unchanged"] += len(block) - len(changed)
-                progress(len(block))
+            for change in self._changes(store, rows):
+                if change.rows:
+                    cut += store.write(change.block, change.vectors(), change.hashes)
+                progress(change.of)
         if cut:
             console.warn(
                 f"{cut} texts are longer than the {self.database.most_text_bytes:,} bytes of the database; their ends "
                 "are not stored there"
             )
+
+    def _changes(self, there: RowsThere, rows: CollectionRows) -> Iterator[_Change]:
+        """Yield what has changed in each block of rows, and count it."""
+        for block, vectors_of in rows.blocks():
+            block = fitted(block, there.record)
+            hashes = row_hashes(block, there.record)
+            changed = there.lacking(block.ids, hashes)
+            chosen = [hashes[row] for row in changed]
+            known = there.vectors_of(chosen) if rows.encodes and changed else {}
+            change = _Change(_chosen(block, changed), chosen, changed, known, vectors_of, len(block))
+            self.counts["written"] += len(changed)
+            self.counts["encoded"] += len(change.new) if rows.encodes else 0
+            self.counts["unchanged"] += len(block) - len(changed)
+            yield change
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Those rows of a block that a collection does not have as they are."""
+
+    block: Block
+    hashes: Sequence[str]
+    rows: Sequence[int]
+    """Their numbers in the whole block."""
+    known: Mapping[str, AnyVectors]
+    """The vectors that the collection has of some of their texts, see `RowsThere.vectors_of`."""
+    vectors_of: VectorsOf
+    of: int
+    """The number of rows of the whole block."""
+
+    @property
+    def new(self) -> list[int]:
+        """The numbers of those rows whose texts the collection does not have."""
+        return [
+            row for row, row_hash in zip(self.rows, self.hashes, strict=True) if text_of(row_hash) not in self.known
+        ]
+
+    def vectors(self) -> AnyVectors:
+        """Return the vectors of the rows ``[rows, dim]``."""
+        new = self.new
+        if not self.known:
+            return self.vectors_of(new)
+        made = iter(self.vectors_of(new)) if new else iter(())
+        vectors = []
+        for row_hash in self.hashes:
+            known = self.known.get(text_of(row_hash))
+            vectors.append(next(made) if known is None else known)
+        return np.stack(vectors)
 
 
 def _chosen(block: Block, rows: Sequence[int]) -> Block:
@@ -181,30 +227,23 @@ def _chosen(block: Block, rows: Sequence[int]) -> Block:
     return Block([block.ids[row] for row in rows], [block.texts[row] for row in rows], columns)
 
 
-def _hashes(block: Block) -> list[str]:
-    """Return the content hash of each row."""
-    contents = zip(block.texts, *block.columns.values(), strict=True)
-    return [content_hash(text, columns) for text, *columns in contents]
-
-
-def _surplus(there: RowsThere, hashes: npt.NDArray[np.int64]) -> list[str]:
-    """Return the ids of the rows of a collection that a corpus does not have, given the sorted hashes of its ids."""
+def _surplus(there: RowsThere, order: Places) -> list[str]:
+    """Return the ids of the rows of a collection that a corpus does not have, given the numbers of its rows."""
     ids: list[str] = []
     for batch in there.ids():
-        ids += batch
-    kept = np.isin(np.fromiter(map(hash, ids), np.int64, len(ids)), hashes)
-    return [key for key, is_kept in zip(ids, kept, strict=True) if not is_kept]
+        ids += compress(batch, order.of_ids(batch) < 0)
+    return ids
 
 
-def _prune(store: RowStore, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:
+def _prune(store: RowStore, order: Places, *, prune: bool) -> int:
     """Delete rows whose id the corpus does not have, or say how many there are."""
-    surplus = store.count() - len(hashes)
+    surplus = store.count() - len(order)
     if surplus <= 0:
         return 0
     if not prune:
         console.warn(f"{store.title} has {surplus:,} rows that are not in this corpus; --prune deletes them")
         return 0
-    surplus_ids = _surplus(store, hashes)
+    surplus_ids = _surplus(store, order)
     store.delete(surplus_ids)
     return len(surplus_ids)
 

@@ -114,6 +114,13 @@ class VectorFacts:
         return supported_similarity(self.similarity)
 
     @property
+    def context(self) -> Context:
+        """What stands in front of each text when it is encoded."""
+        if self.passages is None:
+            return "none"
+        return self.passages.context
+
+    @property
     def known(self) -> bool:
         """Whether it is known which model made the vectors."""
         return bool(self.model_fingerprint)

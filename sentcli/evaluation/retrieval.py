@@ -5,12 +5,16 @@ A corpus is read once to check it and then block by block, so that it may be lar
 
 from __future__ import annotations
 
+from array import array
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.beir_files import (
@@ -27,7 +31,9 @@ from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source
+from sentcli.search.neighbours import Integers
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document
+from sentcli.search.words import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +43,8 @@ PROBLEMS = {
     "unknown_queries": "judged queries are not in queries.jsonl and were left out",
     "contradictory": "pairs of query and document are judged twice, and differently: the last judgement counts",
     "without_relevant": "judged queries have no relevant document: they score 0",
+    "unjudged_copies": "judgements call documents relevant of which others are copies that are not judged: what finds "
+    "such a copy first scores less",
     "empty_documents": "documents have neither title nor text; they are searched like others",
 }
 """Counts of a `RetrievalSet` that are printed as warnings where they are not 0."""
@@ -65,6 +73,8 @@ class RetrievalSet:
     """Number of judged queries that are not in queries.jsonl; they are left out."""
     contradictory: int = 0
     """Number of pairs of query and document with judgements that differ; the last one counts."""
+    unjudged_copies: int = 0
+    """Number of judgements of relevant documents of which another one is a copy that the query has no judgement of."""
     empty_documents: int = 0
     """Number of documents without title and text; they are encoded like others."""
     titled: bool = False
@@ -252,10 +262,13 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     qrels, contradictory = read_qrels(qrels_file)
     all_queries = {key: str(record["text"]) for key, record in records_by_id(queries_file)}
     ids: dict[str, None] = {}
+    texts = array("q")
     titles = 0
     empty = 0
     for key, record in records_by_id(corpus_file):
+        text = document_text(record, join_title=facts.join_title)
         ids[key] = None
+        texts.append(hash(plain(text)))
         titles += bool(record.get("title"))
         empty += not document_text(record)
     if not ids:
@@ -279,11 +292,39 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         unknown_documents=sum(len(judgements.keys() - ids.keys()) for judgements in judged.values()),
         unknown_queries=len(qrels) - len(judged),
         contradictory=contradictory,
+        unjudged_copies=_unjudged_copies(judged, list(ids), np.array(texts, np.int64)),
         empty_documents=empty,
         titled=facts.join_title and titles > 0,
         trust="" if manifest is None else manifest.trust,
         changed=() if manifest is None else tuple(manifest.changed(folder)),
     )
+
+
+def _unjudged_copies(qrels: Qrels, ids: Sequence[str], texts: Integers) -> int:
+    """Count the relevant documents of queries of which another document is a copy without a judgement of the query.
+
+    Args:
+        qrels: the judgements.
+        ids: of all documents.
+        texts: a number for the text of each document ``[documents]``.
+    """
+    order = np.argsort(texts, kind="stable")
+    in_order = texts[order]
+    is_equal = in_order[1:] == in_order[:-1]
+    is_repeated = np.zeros(len(texts), np.bool_)
+    is_repeated[order[1:][is_equal]] = is_repeated[order[:-1][is_equal]] = True
+    is_repeated[texts == hash("")] = False  # documents without text are counted by themselves
+    text_of: dict[str, int] = {}
+    copies: defaultdict[int, set[str]] = defaultdict(set)
+    for row in np.flatnonzero(is_repeated).tolist():
+        text_of[ids[row]] = int(texts[row])
+        copies[text_of[ids[row]]].add(ids[row])
+    count = 0
+    for judgements in qrels.values():
+        for key in relevant_documents(judgements):
+            if key in text_of:
+                count += not copies[text_of[key]] <= judgements.keys()
+    return count
 
 
 def query_column(data: RetrievalSet, name: str) -> dict[str, str]:

@@ -28,6 +28,8 @@ from sentcli.io.digests import json_digest
 from sentcli.model.spec import ModelSpec
 from sentcli.search.options import SearchMode, SearchOptions
 
+WHERE_ANY = ("queries_without_hits", "unjudged_copies")
+"""Counts that are said where they are not 0."""
 SHOWN_HITS = 10
 """Hits of each query of one's own set that are kept beside its score, to be shown."""
 
@@ -48,6 +50,8 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
     without_hits = sum(not hits for hits in ranked_run.values())
     if without_hits:
         entries["queries_without_hits"] = without_hits
+    if data.unjudged_copies:
+        entries["unjudged_copies"] = data.unjudged_copies
     for key, value in (details or {}).items():
         if value is not None:
             entries[key] = value
@@ -70,7 +74,7 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     for metric in parts[0].metrics:
         values = [part.metrics[metric] for part in parts]
         metrics[metric] = float(np.mean(values))
-    counts: Counter[str] = Counter(queries=0, documents=0, queries_without_hits=0, truncated=0)
+    counts: Counter[str] = Counter(queries=0, documents=0, truncated=0, **dict.fromkeys(WHERE_ANY, 0))
     recalls = []
     for part in parts:
         for key in counts:
@@ -78,8 +82,9 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
         if "index_recall@10" in part.details:
             recalls.append(part.details["index_recall@10"])
     details: dict[str, Any] = dict(counts)
-    if not counts["queries_without_hits"]:
-        del details["queries_without_hits"]
+    for key in WHERE_ANY:
+        if not counts[key]:
+            del details[key]
     if recalls:
         details["index_recall@10"] = float(np.mean(recalls))
     mean = TaskScore(

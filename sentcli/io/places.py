@@ -87,6 +87,35 @@ class Place:
         return self.name
 
 
+def by_proxy(address: str, schemes: Sequence[str]) -> str:
+    """Return by which proxy an address is asked, in brackets for the end of a message; empty if by none.
+
+    Args:
+        address: of a host.
+        schemes: whose variables, such as ``http_proxy``, lead there, the first one that is set.
+    """
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    host = urlsplit(address).hostname or ""
+    names = [scheme for scheme in schemes if scheme in proxies]
+    if not names or proxy_bypass(host):
+        return ""
+    return f" (by the proxy of the variable {names[0]}_proxy; no_proxy={host} goes past it)"
+
+
+def path_behind(address: str, scheme: str) -> Path:
+    """Return the absolute path of a place behind a scheme, such as ``lance:~/kb``, where no shell has put the home.
+
+    Raises:
+        InputError: if nobody has the home.
+    """
+    try:
+        return Path(address.removeprefix(scheme)).expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(f"{address}: there is no such home") from error
+
+
 class Address(str):
     """A name with a scheme: as text its public part, without user, password and query.
 

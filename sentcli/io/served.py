@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.forms import decode
-from sentcli.io.places import WEB, Address, whole_name, without_address_secrets
+from sentcli.io.places import WEB, Address, by_proxy, whole_name, without_address_secrets
 from sentcli.printable import remember, value_without_secrets, without_secrets
 
 KEY = "SENTCLI_API_KEY"
@@ -132,7 +132,7 @@ class Served:
                     if response.status in (401, 403):
                         problem += f" (the key comes from the variable {KEY})"
                     if response.status != 429 and response.status < 500:
-                        raise RefusedError(f"{self}: {without_secrets(problem)}", response.status)
+                        raise RefusedError(f"{self}: {without_secrets(problem)}{self._by_proxy}", response.status)
                     wait = wait and seconds_to_wait(response.headers.get("Retry-After", ""), wait)
             except aiohttp.InvalidURL:
                 raise InputError(f"{self}: no web address") from None
@@ -145,7 +145,11 @@ class Served:
                 problem = str(error)
             if wait is not None:
                 await asyncio.sleep(wait)
-        raise SentcliError(f"{self}: {without_address_secrets(problem)}")
+        raise SentcliError(f"{self}: {without_address_secrets(problem)}{self._by_proxy}")
+
+    @property
+    def _by_proxy(self) -> str:
+        return by_proxy(self.address, [urlsplit(self.address).scheme])
 
 
 def seconds_to_wait(asked: str, usual: float) -> float:

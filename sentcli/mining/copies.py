@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.neighbours import Floats, Integers, Mask
+from sentcli.search.words import plain
 from sentcli.testset.queries import words
 
 LEAST_SHARED = 0.8
@@ -20,11 +20,6 @@ LEAST_WORDS = 5
 SEQUENCES_KEPT = 10_000
 """The documents whose sequences are kept, some hundred MB."""
 Sequences = frozenset[tuple[str, ...]]
-
-
-def plain(text: str) -> str:
-    """Return a text as it is compared: two texts are equal if they differ in case, blanks or compatible signs alone."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def sequences(text: str) -> Sequences:

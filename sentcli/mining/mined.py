@@ -17,11 +17,12 @@ from itertools import compress
 from sentcli import console
 from sentcli.evaluation.significance import require_finite
 from sentcli.mining.candidates import CandidateSearch
-from sentcli.mining.copies import MiningCorpus, plain
+from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.judging import Judge
 from sentcli.mining.options import MiningOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared, unit_length
+from sentcli.search.words import plain
 
 QUERIES_AT_A_TIME = 1024
 """How many queries are searched for together; two lists of a thousand hits for each take 24 MB."""
@@ -228,12 +229,12 @@ class _Choice:
         near = self.corpus.near_copies(_documents(candidates), positives, self.unit, self.options.near)
         left = list(compress(candidates, ~near))
         fell["near copy of a positive"] = len(candidates) - len(left)
-        seen: set[int] = set()
+        seen: set[str] = set()
         for positive in self.queries.positives[query]:
-            group = int(self.corpus.groups[positive])
-            if group in seen:
+            text = self.corpus.texts[positive]
+            if text in seen:
                 continue
-            seen.add(group)
+            seen.add(text)
             score = float(self.document_vectors[positive] @ vector)
             bound = share_of(score, self.options.below)
             below = [candidate for candidate in left if candidate.score < bound]

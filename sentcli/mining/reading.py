@@ -18,7 +18,6 @@ from sentcli.io.labelled_kinds import KINDS
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
-from sentcli.mining.copies import plain
 from sentcli.mining.mined import MiningQueries
 from sentcli.search.rows import read_rows
 
@@ -53,7 +52,7 @@ class MiningTexts:
     protocol: dict[str, Any] = field(default_factory=dict)
     """What was read of which files."""
     _numbers: dict[str, int] = field(default_factory=dict)
-    """The number of the first document with each text, by `plain`."""
+    """The number of the first document with each text; one that only `copies.plain` makes equal is another document."""
 
     @property
     def mining(self) -> MiningQueries:
@@ -63,14 +62,14 @@ class MiningTexts:
     def add_corpus(self, documents: Iterable[tuple[str, str]]) -> None:
         """Add the documents of the corpus, given their ids and texts."""
         for key, text in documents:
-            self._numbers.setdefault(plain(text), len(self.documents))
+            self._numbers.setdefault(text, len(self.documents))
             self.ids.append(key)
             self.documents.append(text)
         self.corpus = len(self.documents)
 
     def number_of(self, key: str | None, text: str) -> int:
         """Return the number of the document with a text, which is added if the corpus lacks it."""
-        number = self._numbers.setdefault(plain(text), len(self.documents))
+        number = self._numbers.setdefault(text, len(self.documents))
         if number == len(self.documents):
             self.ids.append(key)
             self.documents.append(text)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.pages import Heading, PageLayout, page_layout
 from sentcli.io.readers import RowBatch
+from sentcli.io.table_source import TableSource
 from sentcli.model.cutting import Cutter, Span
 
 Context = Literal["none", "title", "headings"]
@@ -61,6 +62,52 @@ def context_of(title: str, path: str, context: Context) -> str:
     if not line:
         return ""
     return f"{line}\n"
+
+
+def context_columns(context: Context, names: Iterable[str]) -> list[str]:
+    """Return those of some columns of passages of which their contexts are made; none if there are no contexts."""
+    if context == "none":
+        return []
+    return ["heading", *title_columns(names)]
+
+
+def stored_contexts(context: Context, columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return what stands in front of each of some passages; empty if nothing does.
+
+    Args:
+        context: what is put in front of them.
+        columns: the cells of `context_columns`, and any others.
+    """
+    needed = context_columns(context, columns)
+    if not needed:
+        return []
+    headings, *titles = [columns[name] for name in needed]
+    contexts = []
+    for row, heading in enumerate(headings):
+        title = title_of([column[row] for column in titles])
+        contexts.append(context_of(title, heading or "", context))
+    return contexts
+
+
+def with_contexts(context: Context, columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return what is encoded of each row, and what its words are taken from: its text, behind what stands before it.
+
+    Args:
+        context: as for `stored_contexts`.
+        columns: the texts, the cells of `context_columns`, and any others.
+    """
+    texts = list(columns[TEXT])
+    contexts = stored_contexts(context, columns)
+    if not contexts:
+        return texts
+    return [before + text for before, text in zip(contexts, texts, strict=True)]
+
+
+def encoded_texts(rows: TableSource, context: Context) -> Iterator[str]:
+    """Yield what `with_contexts` returns of every row, in order."""
+    names = [TEXT, *context_columns(context, rows.schema)]
+    for table in rows.tables(names):
+        yield from with_contexts(context, table.to_pydict())
 
 
 @dataclass(frozen=True)

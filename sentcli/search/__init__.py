@@ -32,8 +32,10 @@ of the package is an entry point `sentcli.corpora`. `SearchOptions` (`search/opt
 command line and in a corpus. For a collection of Milvus `milvus_client.py` connects, `milvus.py` writes and finds rows,
 and `milvus_rows.py` says what a row and a condition are there; for a table of LanceDB these are `lance_client.py`,
 `lance.py`, `lance_waiting.py` and `lance_filter.py`. What both say about themselves is a `Record`
-(`collection_record.py`), and what a database offers to `corpora/collections.py`, which writes a corpus into any of
-them, is a `RowStore` (`row_store.py`): `milvus_store.py` and `lance_store.py`, by the entry points `sentcli.databases`.
+(`collection_record.py`), which rows they have are `KnownRows` (`known_rows.py`), in the order of `row_places.py`, and
+their words are `CollectionWords` (`collection_corpus.py`). What a database offers to `corpora/collections.py`, which
+writes a corpus into any of them, is a `RowStore` (`row_store.py`): `milvus_store.py` and `lance_store.py`, by the entry
+points `sentcli.databases`.
 
 A **cross-encoder** is an encoder whose texts are pairs (`pair_text` in `model/tokenizing.py`) and whose vectors are
 their scores, by the module `Classifier`: packing, exports and the cache are those of encoders. `Reranker`

@@ -2,8 +2,7 @@
 
 A document's score is the sum over the query's words of idf * tf / (tf + k1 * (1 - b + b * length / mean length)), with
 idf = ln(1 + (N - n + 0.5) / (n + 0.5)) (Robertson and Zaragoza, 2009, in the variant that Kamphuis et al., ECIR 2020,
-call Lucene's). Words are runs of two or more word characters in lower case, without stop words, stemmed by Snowball; of
-Chinese, Japanese and other scripts without blanks between words they are signs and pairs of signs, see `words`.
+call Lucene's). The words of a text are those of `words`, without stop words, stemmed by Snowball.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
 from sentcli.search.document_words import DocumentWords, WordCounts, in_alphabet
 from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
-from sentcli.search.words import PAIRS, TOKEN, WORD, Analyzer, in_pairs, is_unspaced
+from sentcli.search.words import FOLDED, PATTERNS, Analyzer, is_unspaced, separated
 
 K1 = 1.2
 B = 0.75
@@ -86,7 +85,7 @@ COUNTS = "counts.csc.index.npy"
 class BM25:
     """A BM25 index; `build` makes one, and `open` reads one that `save` wrote."""
 
-    def __init__(self, index: Any, rows: int, k1: float, b: float, language: str, analyzer: Analyzer = PAIRS) -> None:
+    def __init__(self, index: Any, rows: int, k1: float, b: float, language: str, analyzer: Analyzer = FOLDED) -> None:
         self._index = index
         """The index of bm25s; None if no document has a word."""
         self._rows = rows
@@ -146,8 +145,8 @@ class BM25:
         k = min(k, len(self))
         positions = np.full((len(queries), k), -1, np.int64)
         hits = Neighbours(positions, np.zeros(positions.shape, np.float32))
-        analysis = _analysis(self.language, self.analyzer)
-        if self.analyzer != PAIRS and any(map(is_unspaced, queries)):
+        check_language(self.language)
+        if self.analyzer == "words" and any(map(is_unspaced, queries)):
             console.warn(
                 "this BM25 index takes a run of Chinese or Japanese for one word and finds hardly anything: build it "
                 "again with index --type bm25 --overwrite"
@@ -156,10 +155,8 @@ class BM25:
         if index is None:
             return hits
         for start in range(0, len(queries), BATCH_QUERIES):
-            batch = list(queries[start : start + BATCH_QUERIES])
-            if self.analyzer == PAIRS:
-                batch = list(in_pairs(batch))
-            words = require_bm25s().tokenize(batch, show_progress=False, return_ids=False, **analysis)
+            batch = queries[start : start + BATCH_QUERIES]
+            words = _tokenized(batch, self.language, self.analyzer, return_ids=False)
             for row, tokens in enumerate(map(index.get_tokens_ids, words), start):
                 if not tokens:
                     continue
@@ -212,9 +209,9 @@ class BM25:
             raise InputError(f"{folder} is no BM25 index, or not a whole one: {missing} is missing") from error
         except (OSError, EOFError, ValueError, InputError) as error:
             raise InputError(f"{folder} is no BM25 index, or a damaged one ({one_line(error)})") from error
-        _analysis(facts.language)
+        check_language(facts.language)
         opened = cls(index, facts.rows, facts.k1, facts.b, facts.language, facts.analyzer)
-        if facts.analyzer == PAIRS and facts.cut_by == cut_by() and index is not None:
+        if facts.analyzer == FOLDED and facts.cut_by == cut_by() and index is not None:
             opened.counts = _word_counts(index, folder / COUNTS)
         return opened
 
@@ -230,7 +227,7 @@ def cut(texts: Iterable[str], language: str) -> DocumentWords:
         InputError: for an unknown language.
         MissingExtraError: if bm25s or PyStemmer is not installed.
     """
-    words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **_analysis(language))
+    words = _tokenized(texts, language)
     # its stems are numbered as a set has them, which differs from process to process
     return in_alphabet(words.ids, words.vocab)
 
@@ -250,7 +247,7 @@ def _word_counts(index: Any, path: Path) -> WordCounts | None:
     return WordCounts(scores["num_docs"], words, scores["indptr"], scores["indices"], counts)
 
 
-def protocol(k1: float = K1, b: float = B, language: str = LANGUAGE, analyzer: Analyzer = PAIRS) -> dict[str, Any]:
+def protocol(k1: float = K1, b: float = B, language: str = LANGUAGE, analyzer: Analyzer = FOLDED) -> dict[str, Any]:
     """Return every choice that changes a score."""
     return {
         "method": "lucene",
@@ -285,13 +282,21 @@ def check_language(language: str) -> None:
         raise InputError(f"BM25: unknown language {language!r}{hint}; one of: {', '.join(languages)}")
 
 
-def _analysis(language: str, analyzer: Analyzer = PAIRS) -> dict[str, Any]:
-    """Return the arguments with which bm25s splits texts into words."""
+def _tokenized(texts: Iterable[str], language: str, analyzer: Analyzer = FOLDED, *, return_ids: bool = True) -> Any:
+    """Return the words of texts as bm25s numbers them, or without `return_ids` each as it is."""
     check_language(language)
-    pattern = {"token_pattern": TOKEN if analyzer == PAIRS else WORD}
-    if language == NO_LANGUAGE:
-        return {"stopwords": [], "stemmer": None, **pattern}
-    return {"stopwords": STOP_WORDS.get(language, []), "stemmer": _require_stemmer().Stemmer(language), **pattern}
+    stop_words: list[str] | str = STOP_WORDS.get(language, [])
+    stemmer = None
+    if language != NO_LANGUAGE:
+        stemmer = _require_stemmer().Stemmer(language)
+    return require_bm25s().tokenize(
+        separated(texts, analyzer),
+        token_pattern=PATTERNS[analyzer],
+        stopwords=stop_words,
+        stemmer=stemmer,
+        return_ids=return_ids,
+        show_progress=False,
+    )
 
 
 def _require_stemmer() -> Any:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
+from sentcli.search.bm25 import BM25
 from sentcli.search.collection_record import Record
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_index import EFFORTS
+from sentcli.search.neighbours import Floats, Integers, Neighbours
 from sentcli.search.options import SearchOptions
 from sentcli.search.provenance import Provenance
 
@@ -55,6 +62,110 @@ def fitted(queries: Vectors, origin: Provenance) -> Vectors:
     if not origin.made_smaller():
         return queries
     return origin.compress(queries, normalized=bool(origin.normalize))
+
+
+MORE_HITS = 8
+"""How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """The rows that were found for one query, best first and of equal ones the first row first, each ``[hits]``."""
+
+    places: Integers
+    keys: npt.NDArray[Any]
+    """By what the database returns the rows."""
+    scores: Floats
+
+    @classmethod
+    def ranked(cls, places: Integers, keys: npt.NDArray[Any], scores: Floats, *, rounding: float = 0.0) -> FoundRows:
+        """Return rows in order, which are in any order.
+
+        Args:
+            places: of the rows.
+            keys: of the rows.
+            scores: of the rows.
+            rounding: by how much scores of equal vectors may differ, as a share of the best one; they get one score.
+        """
+        falling = np.argsort(-scores, kind="stable")
+        sorted_scores = scores[falling]
+        is_lower = -np.diff(sorted_scores, prepend=np.inf) > rounding * np.abs(scores).max(initial=0)
+        firsts = np.flatnonzero(is_lower)
+        groups = np.cumsum(is_lower) - 1
+        order = np.lexsort((places[falling], groups))
+        rows = falling[order]
+        return cls(places[rows], keys[rows], sorted_scores[firsts][groups])
+
+
+def best_found(ask: Callable[[int], list[FoundRows]], k: int, most: int = sys.maxsize) -> list[FoundRows]:
+    """Return the `k` best rows of each query; more and more are asked for until no row behind is as good as the last.
+
+    Args:
+        ask: returns so many rows of each query.
+        k: the number of rows.
+        most: the most rows that the database returns.
+    """
+    asked = min(k + MORE_HITS, most)
+    while True:
+        lists = ask(asked)
+        is_cut = False
+        for hits in lists:
+            is_equal = len(hits.scores) == asked and hits.scores[-1] == hits.scores[k - 1]
+            is_cut = is_cut or is_equal
+        if not is_cut or asked == most:
+            return [FoundRows(hits.places[:k], hits.keys[:k], hits.scores[:k]) for hits in lists]
+        asked = min(asked * 4, most)
+
+
+def side_by_side(found: Sequence[FoundRows]) -> Neighbours:
+    """Return the hits of each query as neighbours, with -1 where a query has fewer."""
+    shape = len(found), max((len(hits.places) for hits in found), default=0)
+    positions = np.full(shape, -1, np.int64)
+    scores = np.zeros(shape, np.float32)
+    for query, hits in enumerate(found):
+        count = len(hits.places)
+        positions[query, :count] = hits.places
+        scores[query, :count] = hits.scores
+    return Neighbours(positions, scores)
+
+
+@dataclass(frozen=True)
+class CollectionWords:
+    """The words of all rows of a collection, whatever the database is, in the order of the rows."""
+
+    bm25: BM25
+    places: Integers
+    """Of the rows, rising ``[rows]``."""
+    keys: npt.NDArray[Any]
+    """By what the database returns the rows ``[rows]``."""
+
+    @classmethod
+    def of(cls, batches: Iterable[tuple[Integers, Sequence[Any], Sequence[str]]], language: str) -> CollectionWords:
+        """Index rows, given the places, the keys and what was encoded of some of them at a time."""
+        places = [np.empty(0, np.int64)]
+        keys: list[Any] = []
+        texts: list[str] = []
+        for of_batch, keys_of_batch, texts_of_batch in batches:
+            places.append(of_batch)
+            keys += keys_of_batch
+            texts += texts_of_batch
+        unordered = np.concatenate(places)
+        order = np.argsort(unordered, kind="stable")
+        in_order = map(texts.__getitem__, order.tolist())
+        return cls(BM25.build(in_order, language=language), unordered[order], np.array(keys, object)[order])
+
+    def search(self, queries: Sequence[str], k: int, chosen: Integers | None = None) -> list[FoundRows]:
+        """Return the best rows of each query, of those at some places; None stands for all."""
+        mask = None
+        if chosen is not None:
+            mask = np.isin(self.places, chosen)
+        hits = self.bm25.search(queries, k, mask)
+        found = []
+        for rows, scores in zip(hits.positions, hits.scores, strict=True):
+            is_hit = rows >= 0
+            rows = rows[is_hit]
+            found.append(FoundRows(self.places[rows], self.keys[rows], scores[is_hit]))
+        return found
 
 
 class OfCollection:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
@@ -14,8 +14,10 @@ from pydantic import AfterValidator
 
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import DataError, InputError
+from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import adapter_of, decode
+from sentcli.io.writers import arrow_column
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
 
@@ -25,7 +27,14 @@ VECTORS = "embedding"
 WORDS = "sentcli_words"
 HASH = "sentcli_hash"
 ORDER = "sentcli_order"
-"""The fields that collections have besides those of columns; `WORDS` is Milvus's and `ORDER` LanceDB's."""
+"""The fields that collections have besides those of columns; `WORDS` is that of Milvus's own words in `FIRST_FORMAT`,
+which has no `ORDER` in Milvus."""
+FIRST_FORMAT = 1
+"""The format in which a row has one hash of its text and columns, and `WORDS` are Milvus's."""
+NULL = "null"
+"""The type of a column none of whose rows has a value, which fits every other one."""
+TEXT_DIGITS = 32
+"""The digits of a row's hash that stand for what was encoded of it."""
 
 
 def _check_type(kind: str) -> str:
@@ -54,7 +63,7 @@ class Record:
     """The result of `recall.tune`: recall and speed against exact search."""
     rows: int | None = None
     """The number of rows of Milvus after all were written; None before that, and where every version is whole."""
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 2
 
     @classmethod
     def read(cls, text: str, collection: str) -> Record:
@@ -90,21 +99,39 @@ class Record:
             differences.append(f"model in int8 {in_int8} there, {other_in_int8} here (--precision)")
         facts = self._facts()
         others = other._facts()
-        for name in {**facts, **others}:
-            fact = facts.get(name)
-            other_fact = others.get(name)
-            if fact != other_fact:
-                differences.append(f"{name} {fact!r} there, {other_fact!r} here")
+        for name, fact in facts.items():
+            if fact != others[name]:
+                differences.append(f"{name} {fact!r} there, {others[name]!r} here")
+        for name, (_, kind) in self.columns.items():
+            _, other_kind = other.columns.get(name, ("", NULL))
+            if other_kind not in (NULL, kind) and (kind, other_kind) != ("float", "int"):
+                differences.append(f"column {name} {kind!r} there, {other_kind!r} here")
         return differences
 
-    def check_takes(self, other: Record, title: str) -> None:
-        """Refuse rows of another record.
+    def takes(self, other: Record, title: str) -> Record:
+        """Return this record with the columns that rows of another one have besides.
 
         Raises:
             InputError: which names the differences between the collection `title`, which has this record, and the rows.
         """
         if changed := self.differences(other):
             raise InputError(f"{title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
+        kinds = {name: kind for name, (_, kind) in self.columns.items()}
+        for name, (_, kind) in other.columns.items():
+            if kind != NULL:
+                kinds.setdefault(name, kind)
+        return replace(self, columns=fields_of(kinds))
+
+    def is_as(self, other: Record) -> bool:
+        """Tell whether rows of another record fit as they are, without any other column or form."""
+        return not self.differences(other) and (self.columns, self.format) == (other.columns, other.format)
+
+    def of_collection(self) -> Record:
+        """Return the record of a new collection, in which a column without any value is one of texts."""
+        columns = {}
+        for name, (field_name, kind) in self.columns.items():
+            columns[name] = (field_name, TEXT if kind == NULL else kind)
+        return replace(self, columns=columns)
 
     @staticmethod
     def measured(recall: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,8 +141,6 @@ class Record:
     def _facts(self) -> dict[str, Any]:
         """Return what rows of a collection have in common, in the words of an error."""
         facts = {key: getattr(self, key) for key in ("dimension", "similarity", "language", "kind")}
-        for name, (_, kind) in self.columns.items():
-            facts[f"column {name}"] = kind
         return facts
 
 
@@ -139,7 +164,36 @@ def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return fields
 
 
-def content_hash(text: str, columns: Sequence[Any]) -> str:
-    """Return a digest of a row's text and columns, which is another one when the row has changed."""
-    content = json.dumps([text, *columns], ensure_ascii=False, default=str)
-    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def fitted(block: Block, record: Record) -> Block:
+    """Return rows with the columns of a collection and values of its types; missing columns have no values."""
+    values: dict[str, list[Any]] = {}
+    for name, (_, kind) in record.columns.items():
+        given = block.columns.get(name, [None] * len(block))
+        if record.format != FIRST_FORMAT:  # whose hashes are of values as they were read
+            given = arrow_column(given, types()[kind].arrow).to_pylist()
+        values[name] = given
+    return replace(block, columns=values)
+
+
+def row_hashes(block: Block, record: Record) -> list[str]:
+    """Return a digest of each row, which is another one when the row has changed, wherever it and its columns stand.
+
+    Args:
+        block: rows that are `fitted`.
+        record: of the collection.
+    """
+    if record.format == FIRST_FORMAT:
+        contents = zip(block.texts, *block.columns.values(), strict=True)
+        return list(map(_digest, contents))
+    columns = sorted(block.columns.items())
+    hashes = []
+    for row, (encoded, text) in enumerate(zip(block.encoded_texts, block.texts, strict=True)):
+        named = {name: values[row] for name, values in columns if values[row] is not None}
+        hashes.append(_digest(encoded) + _digest([text, named]))
+    return hashes
+
+
+def _digest(content: Any) -> str:
+    """Return a digest of `TEXT_DIGITS` digits."""
+    as_json = json.dumps(content, ensure_ascii=False, default=str)
+    return hashlib.blake2b(as_json.encode("utf-8", "surrogatepass"), digest_size=TEXT_DIGITS // 2).hexdigest()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,13 @@ import numpy as np
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import types
 from sentcli.search.ann import RESCORED
+from sentcli.search.collection_corpus import FoundRows, best_found
 from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
 from sentcli.search.exact import Vectors
+from sentcli.search.known_rows import RowBatch
 from sentcli.search.lance_client import chosen_table, connect, reading, table_names, writing
 from sentcli.search.lance_filter import with_ids
-from sentcli.search.neighbours import Floats, Integers
+from sentcli.search.neighbours import Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
@@ -39,8 +41,6 @@ REQUEST_HITS = 2_000_000
 """How many queries are sent together, and how many hits they ask for together."""
 NAMED_VERSIONS = 10
 """How many of the newest versions an error names."""
-MORE_HITS = 8
-"""How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
 
 
 def schema_of(record: Record) -> pa.Schema:
@@ -60,16 +60,6 @@ def schema_of(record: Record) -> pa.Schema:
     for name, kind in record.columns.values():
         fields.append(pa.field(name, types()[kind].arrow))
     return pa.schema(fields)
-
-
-@dataclass(frozen=True)
-class Nearest:
-    """The rows that were found for one query, best first, each array ``[hits]``."""
-
-    orders: Integers
-    row_ids: Integers
-    """The numbers by which this version of the table has them."""
-    scores: Floats
 
 
 @dataclass(frozen=True)
@@ -155,6 +145,16 @@ class LanceCollection:
         """What the record says about how the vectors were made."""
         return Provenance.named(self.title, self.record.settings)
 
+    def with_columns(self, record: Record) -> LanceCollection:
+        """Add the columns that a record has besides, without values, and return the collection with that record."""
+        own = schema_of(self.record).names
+        added = [field for field in schema_of(record) if field.name not in own]
+        if not added:
+            return self
+        with writing(self.title):
+            self.table.add_columns(added)
+        return self.with_record(columns=record.columns)
+
     def with_record(self, **changes: Any) -> LanceCollection:
         """Write changes of the record as a new version, and return the collection with them."""
         record = replace(self.record, **changes)
@@ -200,6 +200,12 @@ class LanceCollection:
         orders: Integers = column.to_numpy()
         return orders
 
+    def known_rows(self) -> Iterator[RowBatch]:
+        """Yield the ids, the hashes, the places and the numbers of all rows, some at a time."""
+        for batch in self.scan([ID, HASH, ORDER], row_ids=True):
+            ids, hashes = batch[ID].to_pylist(), batch[HASH].to_pylist()
+            yield RowBatch(ids, hashes, self.orders(batch[ORDER]), batch["_rowid"].to_pylist())
+
     def vectors(self, row_ids: Integers) -> Iterator[tuple[Integers, Vectors]]:
         """Yield the vectors of the rows with some numbers, in no order: their numbers ``[n]`` and ``[n, dim]``."""
         for start in range(0, len(row_ids), REQUEST_ROWS):
@@ -230,7 +236,7 @@ class LanceCollection:
         columns = {name: row[field] for name, (field, _) in self.record.columns.items()}
         return Document(row[ID], row[TEXTS], columns)
 
-    def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[Nearest]:
+    def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[FoundRows]:
         """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
 
         Args:
@@ -241,23 +247,11 @@ class LanceCollection:
         found = []
         size = max(min(REQUEST_QUERIES, REQUEST_HITS // k), 1)
         for start in range(0, len(vectors), size):
-            found += self._nearest(vectors[start : start + size], k, condition)
+            ask = partial(self._asked, vectors[start : start + size], condition)
+            found += best_found(ask, k)
         return found
 
-    def _nearest(self, vectors: Vectors, k: int, condition: str) -> list[Nearest]:
-        """Ask for more and more hits until no row beyond the last is as near as the k-th."""
-        asked = k + MORE_HITS
-        while True:
-            lists = self._asked(vectors, asked, condition)
-            is_cut = False
-            for hits in lists:
-                equal = len(hits.scores) == asked and hits.scores[-1] == hits.scores[k - 1]
-                is_cut = is_cut or equal
-            if not is_cut:
-                return [Nearest(hits.orders[:k], hits.row_ids[:k], hits.scores[:k]) for hits in lists]
-            asked *= 4
-
-    def _asked(self, vectors: Vectors, count: int, condition: str) -> list[Nearest]:
+    def _asked(self, vectors: Vectors, condition: str, count: int) -> list[FoundRows]:
         """Return at most `count` rows of each query, in order."""
         record = self.record
         with reading(self.title):
@@ -277,13 +271,13 @@ class LanceCollection:
             numbers = table["query_index"].to_numpy().astype(np.int64)
         orders = self.orders(table[ORDER])
         row_ids = table["_rowid"].to_numpy().astype(np.int64)
-        scores = 1 - table["_distance"].to_numpy()
-        ranked = np.lexsort((orders, -scores, numbers))
-        ends = np.searchsorted(numbers[ranked], np.arange(len(vectors) + 1))
+        scores = (1 - table["_distance"].to_numpy()).astype(np.float32)
+        by_query = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[by_query], np.arange(len(vectors) + 1))
         lists = []
         for first, last in pairwise(ends):
-            part = ranked[first:last]
-            lists.append(Nearest(orders[part], row_ids[part], scores[part].astype(np.float32)))
+            part = by_query[first:last]
+            lists.append(FoundRows.ranked(orders[part], row_ids[part], scores[part]))
         return lists
 
 

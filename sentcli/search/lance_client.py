@@ -11,7 +11,7 @@ from typing import Any
 
 from sentcli.errors import DataError, InputError, SentcliError, library_errors, nearest, one_line, required
 from sentcli.io.atomic import NoRoomError, require_room, room_explained
-from sentcli.io.places import CREDENTIALS
+from sentcli.io.places import CREDENTIALS, path_behind
 from sentcli.printable import has_user
 
 SCHEME = "lance:"
@@ -110,7 +110,7 @@ def _is_newer(why: str) -> bool:
 
 
 def place_of(address: str) -> str:
-    """Return the folder or the store of an address such as ``lance:reviews`` or ``lance:s3://team/reviews``.
+    """Return the absolute path or the store of an address such as ``lance:reviews`` or ``lance:s3://team/reviews``.
 
     Raises:
         InputError: if there is none, or LanceDB does not write into such a store.
@@ -123,7 +123,7 @@ def place_of(address: str) -> str:
         raise InputError(f"{address}: LanceDB keeps tables in a folder or in {', '.join(STORES)}, not in {scheme}")
     if has_user(place) and scheme != "abfss":
         raise InputError("an address with a password would stand in logs: give it in the variables of the store")
-    return place
+    return place if separator else str(path_behind(address, SCHEME))
 
 
 def is_folder(address: str) -> bool:

@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli.errors import InputError
-from sentcli.search.bm25 import BM25
-from sentcli.search.collection_corpus import MeasuredCollection, OfCollection, fitted, protocol_of
+from sentcli.model.passages import context_columns, with_contexts
+from sentcli.search.collection_corpus import (
+    CollectionWords,
+    FoundRows,
+    MeasuredCollection,
+    OfCollection,
+    fitted,
+    protocol_of,
+    side_by_side,
+)
 from sentcli.search.collection_record import ORDER, TEXTS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
-from sentcli.search.lance import LanceCollection, Nearest
+from sentcli.search.lance import LanceCollection
 from sentcli.search.lance_filter import brackets, filter_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
@@ -36,14 +44,6 @@ MOST_BRACKETS = 12
 
 
 @dataclass(frozen=True)
-class RowsInOrder:
-    """The rows of a table in the order in which they came, each array ``[rows]``."""
-
-    orders: Integers
-    row_ids: Integers
-
-
-@dataclass(frozen=True)
 class LanceCorpus(OfCollection):
     """The rows of a version that meet a condition; see `corpus.Corpus`. A position is what `ORDER` holds."""
 
@@ -52,9 +52,7 @@ class LanceCorpus(OfCollection):
     """A filter of LanceDB; empty stands for all rows."""
     row_ids: dict[int, int] = field(default_factory=dict)
     """The number of each row that was found, by its position."""
-    bm25: BM25 | None = None
-    by_order: RowsInOrder | None = None
-    """The rows of `bm25`."""
+    words: CollectionWords | None = None
 
     @property
     def max_top_k(self) -> int:
@@ -139,67 +137,47 @@ class LanceCorpus(OfCollection):
         protocol: dict[str, Any] = {"version": self.collection.version}
         prepared = self
         if search.by_words:
-            prepared = self._with_words(search.language or record.language)
-            assert prepared.bm25 is not None
-            protocol = {"bm25": prepared.bm25.protocol(), **protocol}
+            words = CollectionWords.of(self._texts(), search.language or record.language)
+            prepared = replace(self, words=words)
+            protocol = {"bm25": words.bm25.protocol(), **protocol}
         if encoder is not None:
             protocol |= protocol_of(record, self.origin, search, encoder)
         return prepared, protocol
 
-    def _with_words(self, language: str) -> LanceCorpus:
-        """Return the corpus with a BM25 index of all its rows, in the order in which they came."""
-        orders = [np.empty(0, np.int64)]
-        row_ids = [np.empty(0, np.int64)]
-        texts: list[str] = []
-        for batch in self.collection.scan([ORDER, TEXTS], row_ids=True):
-            orders.append(self.collection.orders(batch[ORDER]))
-            row_ids.append(batch["_rowid"].to_numpy().astype(np.int64))
-            texts += batch[TEXTS].to_pylist()
-        unordered = np.concatenate(orders)
-        order = np.argsort(unordered)
-        by_order = RowsInOrder(unordered[order], np.concatenate(row_ids)[order])
-        bm25 = BM25.build([texts[number] for number in order], language=language)
-        return replace(self, bm25=bm25, by_order=by_order)
+    def _texts(self) -> Iterator[tuple[Integers, list[int], list[str]]]:
+        """Yield the places, the numbers and what was encoded of all rows of the version, some at a time."""
+        context = self.origin.context
+        columns = self.collection.record.columns
+        names = context_columns(context, self.schema)
+        fields = [columns[name][0] for name in names]
+        for batch in self.collection.scan([ORDER, TEXTS, *fields], row_ids=True):
+            cells = {name: batch[field].to_pylist() for name, field in zip(names, fields, strict=True)}
+            texts = with_contexts(context, {TEXTS: batch[TEXTS].to_pylist(), **cells})
+            yield self.collection.orders(batch[ORDER]), batch["_rowid"].to_pylist(), texts
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         k = min(k, len(self))
         if not k:
             return Neighbours.none(len(vectors))
-        found = self.collection.nearest(fitted(vectors, self.origin), k, self.condition)
-        for hits in found:
-            self.row_ids.update(zip(hits.orders.tolist(), hits.row_ids.tolist(), strict=True))
-        return side_by_side(found)
+        return self._remembered(self.collection.nearest(fitted(vectors, self.origin), k, self.condition))
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
         """Return the best rows of each query by BM25."""
-        rows = self.by_order
-        assert self.bm25 is not None and rows is not None
-        mask = None
+        assert self.words is not None
+        chosen = None
         if self.condition:
             orders = [np.empty(0, np.int64)]
             for batch in self.collection.scan([ORDER], self.condition):
                 orders.append(self.collection.orders(batch[ORDER]))
-            mask = np.isin(rows.orders, np.concatenate(orders))
-        hits = self.bm25.search(queries, k, mask)
-        places = hits.positions
-        is_hit = places >= 0
-        positions = np.full(places.shape, -1, np.int64)
-        positions[is_hit] = rows.orders[places[is_hit]]
-        self.row_ids.update(zip(positions[is_hit].tolist(), rows.row_ids[places[is_hit]].tolist(), strict=True))
-        return Neighbours(positions, hits.scores)
+            chosen = np.concatenate(orders)
+        return self._remembered(self.words.search(queries, k, chosen))
 
-
-def side_by_side(found: Sequence[Nearest]) -> Neighbours:
-    """Return the hits of each query as neighbours, with -1 where a query has fewer."""
-    shape = len(found), max((len(hits.orders) for hits in found), default=0)
-    positions = np.full(shape, -1, np.int64)
-    scores = np.zeros(shape, np.float32)
-    for query, hits in enumerate(found):
-        count = len(hits.orders)
-        positions[query, :count] = hits.orders
-        scores[query, :count] = hits.scores
-    return Neighbours(positions, scores)
+    def _remembered(self, found: Sequence[FoundRows]) -> Neighbours:
+        """Return hits by position, and remember the numbers of their rows for `take`."""
+        for hits in found:
+            self.row_ids.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
+        return side_by_side(found)
 
 
 @dataclass(frozen=True)
@@ -256,8 +234,8 @@ class LanceSearch(MeasuredCollection):
         collection = replace(self.collection, record=self.record)
         by_position = []
         for hits in collection.nearest(queries, k):
-            places = np.searchsorted(numbers, hits.row_ids)
-            by_position.append(replace(hits, orders=places))
+            places = np.searchsorted(numbers, hits.keys)
+            by_position.append(replace(hits, places=places))
         return side_by_side(by_position)
 
 

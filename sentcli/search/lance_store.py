@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ from sentcli.bounds import one_of
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import locked
 from sentcli.io.blocks import Block
-from sentcli.search.collection_record import ID, ORDER, VECTORS, Record
-from sentcli.search.lance import LanceCollection, schema_of
+from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, Record
+from sentcli.search.known_rows import KnownRows, pair_hashes, text_of, within
+from sentcli.search.lance import REQUEST_ROWS, LanceCollection, schema_of
 from sentcli.search.lance_client import (
     NEXT,
     TABLE,
@@ -40,10 +42,11 @@ from sentcli.search.lance_client import (
 from sentcli.search.lance_corpus import LanceSearch, LanceVectors
 from sentcli.search.lance_filter import with_ids
 from sentcli.search.lance_index import INDEX_TYPES, index_of
-from sentcli.search.lance_waiting import KnownRows, WaitingRows, hashes_of, pair_hashes, within
+from sentcli.search.lance_waiting import WaitingRows
 from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
+from sentcli.search.row_places import Places, arranged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +73,9 @@ class Lance:
         one_of("--type of a collection", kind, list(INDEX_TYPES))
 
     @contextmanager
-    def open(self, record: Record, rows: int, *, overwrite: bool, keeps_before: bool = False) -> Iterator[LanceStore]:
+    def open(
+        self, record: Record, order: Places, *, overwrite: bool, keeps_before: bool = False
+    ) -> Iterator[LanceStore]:
         """Open a table to write it; its readers see the old version until `LanceStore.publish`.
 
         Raises:
@@ -78,7 +83,7 @@ class Lance:
         """
         address, name = self.address, self.name
         title = f"{address} {name}"
-        index = index_of(record, rows)
+        index = index_of(record, len(order))
         database = connect(address, to_write=True)
         with self._held():
             try:
@@ -87,12 +92,11 @@ class Lance:
                 if not overwrite:
                     raise
                 old = None
-            else:
-                if old is not None and not overwrite:
-                    old.record.check_takes(record, title)
-                    record = old.record
-            require_room_in(address, 2 * 4 * rows * record.dimension)  # the rows wait beside the table
-            store = LanceStore(self, database, record, old, index, overwrite=overwrite)
+            of_table = record.of_collection()
+            if old is not None and not overwrite:
+                of_table = old.record.takes(record, title)
+            require_room_in(address, 2 * 4 * len(order) * record.dimension)  # the rows wait beside the table
+            store = LanceStore(self, database, of_table, old, order, index, overwrite=overwrite)
             store.keeps_before = keeps_before
             yield store
 
@@ -119,8 +123,8 @@ class Lance:
             InputError: if there is none, or it holds rows of another kind.
         """
         collection = LanceCollection.open(self.address, self.name)
-        collection.record.check_takes(record, collection.title)
-        yield LanceRows(collection.title, collection, KnownRows.of(collection))
+        taken = collection.record.takes(record, collection.title)
+        yield LanceRows(collection.title, collection, taken, KnownRows(collection.known_rows()))
 
     @property
     def before(self) -> str:
@@ -157,11 +161,16 @@ class LanceRows:
 
     title: str
     collection: LanceCollection
+    record: Record
     there: KnownRows
 
     def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
         """Return which of some rows are not in the table with this content, by their numbers."""
-        return np.flatnonzero(~within(pair_hashes(ids, hashes), self.there.pairs)).tolist()
+        return np.flatnonzero(self.there.lacks(ids, hashes)).tolist()
+
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+        """Return the vectors that the table has of the texts of some rows."""
+        return _vectors_of(self.collection, self.there, hashes)
 
     def ids(self) -> Iterator[Sequence[str]]:
         """Yield the ids of the rows, some at a time."""
@@ -177,12 +186,21 @@ class LanceStore:
         database: of LanceDB.
         record: what the table will say about itself.
         old: the table as it is; None if there is none, or it cannot be read.
+        order: the numbers of the rows of the corpus.
         index: what LanceDB builds over the vectors; None for exact search.
         overwrite: make the table anew.
     """
 
     def __init__(
-        self, place: Lance, database: Any, record: Record, old: LanceCollection | None, index: Any, *, overwrite: bool
+        self,
+        place: Lance,
+        database: Any,
+        record: Record,
+        old: LanceCollection | None,
+        order: Places,
+        index: Any,
+        *,
+        overwrite: bool,
     ) -> None:
         self.place, self.database, self.record, self.index = place, database, record, index
         self.title = f"{place.address} {place.name}"
@@ -192,7 +210,9 @@ class LanceStore:
         self.old = old
         kept = None if overwrite else old
         self.collection = kept
-        self.there = KnownRows.of(kept)
+        self.there = KnownRows([] if kept is None else kept.known_rows())
+        may_move = record.format != FIRST_FORMAT  # whose places have no room between them
+        self.places = arranged(order, self.there.places, may_move=may_move)
         self.waiting = WaitingRows(database, place.address, place.name, record)
         self.changed: list[Integers] = []
         """The `pair_hashes` of rows that are not in the table."""
@@ -204,10 +224,13 @@ class LanceStore:
         pairs = pair_hashes(ids, hashes)
         is_changed = ~within(pairs, self.there.pairs)
         self.changed.append(pairs[is_changed])
-        keys = hashes_of(ids)[is_changed]
-        self.new_rows += int((~within(keys, self.there.ids)).sum())
+        self.new_rows += int((self.there.places.of_ids(ids) < 0).sum())
         is_lacking = is_changed & ~within(pairs, self.waiting.pairs)
         return np.flatnonzero(is_lacking).tolist()
+
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+        """Return the vectors that the table has of the texts of some rows."""
+        return _vectors_of(self.collection, self.there, hashes)
 
     def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
         """Let rows wait; no text is cut."""
@@ -216,7 +239,7 @@ class LanceStore:
 
     def count(self) -> int:
         """Return the number of rows, with all that were written."""
-        return len(self.there.ids) + self.new_rows - len(self.gone)
+        return len(self.there.places) + self.new_rows - len(self.gone)
 
     def ids(self) -> Iterator[Sequence[str]]:
         """Yield the ids of the rows of the table, some at a time."""
@@ -235,12 +258,14 @@ class LanceStore:
             InputError: if another process has written the table meanwhile.
         """
         changed = np.sort(np.concatenate([np.empty(0, np.int64), *self.changed]))
-        ids = self.waiting.ids_of(changed)
+        self.waiting.check_there(changed)
         self._check_unchanged()
         if self.collection is None:
             self.collection = self._made(changed)
         elif len(changed) or self.gone:
-            self.collection = self._merged(self.collection, changed, ids)
+            self.collection = self._merged(self.collection, changed)
+        if self.there.places.moved(self.places):
+            self.collection = self._moved(self.collection)
         self.waiting.drop()
         if self.index is not None and not self._has_index():
             self._build_index()
@@ -267,7 +292,7 @@ class LanceStore:
         """Make the table, or a new version of it that has nothing of the old one."""
         name = self.place.name
         schema = schema_of(self.record)
-        rows = self.waiting.rows(changed, schema, {}, 0)
+        rows = self.waiting.rows(changed, schema, self.places)
         with writing(self.title):
             if self.replaces and self.old is None and name in all_tables(self.database):
                 self.database.drop_table(name)  # it cannot be read
@@ -283,18 +308,36 @@ class LanceStore:
         change = tags.update if BEFORE in tags.list() else tags.create
         change(BEFORE, old.version)
 
-    def _merged(self, collection: LanceCollection, changed: Integers, ids: set[str]) -> LanceCollection:
-        """Bring changed rows, which have these ids, into a table and delete those that are gone, in one commit."""
-        orders, following = _orders_of(collection, ids)
-        table = collection.table
+    def _merged(self, collection: LanceCollection, changed: Integers) -> LanceCollection:
+        """Bring changed rows into a table and delete those that are gone, in one commit."""
+        table = collection.with_columns(self.record).table
         schema = table.schema
         merge = table.merge_insert(ID).when_matched_update_all().when_not_matched_insert_all()
         if self.gone:
             merge = merge.when_not_matched_by_source_delete(with_ids(self.gone))
-        rows = self.waiting.rows(changed, schema, orders, following)
+        rows = self.waiting.rows(changed, schema, self.places)
         with writing(self.title):
             merge.execute(_reader(schema, rows))
         return LanceCollection.of(table, self.place.address, self.place.name)
+
+    def _moved(self, collection: LanceCollection) -> LanceCollection:
+        """Give rows of a table their places, of which another version may have others until then."""
+        import pyarrow as pa
+
+        ids: list[str] = []
+        places = [np.empty(0, np.int64)]
+        for batch in collection.scan([ID, ORDER]):
+            keys = batch[ID].to_pylist()
+            wanted = self.places.of_ids(keys)
+            is_moved = wanted != collection.orders(batch[ORDER])
+            ids += compress(keys, is_moved)
+            places.append(wanted[is_moved])
+        if not ids:
+            return collection
+        moved = pa.table({ID: pa.array(ids, pa.string()), ORDER: pa.array(np.concatenate(places))})
+        with writing(self.title):
+            collection.table.merge_insert(ID).when_matched_update_all().execute(moved)
+        return LanceCollection.of(collection.table, self.place.address, self.place.name)
 
     def _has_index(self) -> bool:
         assert self.collection is not None
@@ -351,17 +394,17 @@ class LanceStore:
         return {"version": self.collection.version}
 
 
-def _orders_of(collection: LanceCollection, ids: set[str]) -> tuple[dict[str, int], int]:
-    """Return the places of those of some rows that a table has, by their ids, and the place behind its last row."""
-    orders = {}
-    following = 0
-    for batch in collection.scan([ID, ORDER]):
-        places = collection.orders(batch[ORDER]).tolist()
-        following = max(following, max(places, default=-1) + 1)
-        for key, place in zip(batch[ID].to_pylist(), places, strict=True):
-            if key in ids:
-                orders[key] = place
-    return orders, following
+def _vectors_of(collection: LanceCollection | None, there: KnownRows, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+    """Return the vectors that a table has of the texts of some rows, by the part of their hashes that is the text's."""
+    if collection is None or collection.record.format == FIRST_FORMAT:
+        return {}
+    row_ids = there.keys_of_texts(hashes)
+    found: dict[str, AnyVectors] = {}
+    for start in range(0, len(row_ids), REQUEST_ROWS):
+        table = collection.table_of(row_ids[start : start + REQUEST_ROWS], [HASH, VECTORS])
+        vectors = table[VECTORS].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+        found |= zip(map(text_of, table[HASH].to_pylist()), vectors, strict=True)
+    return found
 
 
 def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:

@@ -1,8 +1,8 @@
-"""The rows that will come into a table of LanceDB, in a table beside it, and which rows a table has."""
+"""The rows that will come into a table of LanceDB, in a table beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,11 @@ from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.writers import arrow_column
 from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.search.known_rows import KnownRows, pair_hashes, within
 from sentcli.search.lance import LanceCollection, schema_of
 from sentcli.search.lance_client import NEXT, all_tables, reading, writing
-from sentcli.search.neighbours import AnyVectors, Integers, Mask
+from sentcli.search.neighbours import AnyVectors, Integers
+from sentcli.search.row_places import Places
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,8 +43,8 @@ class WaitingRows:
             with reading(self.title):
                 if self.name in all_tables(database):
                     earlier = LanceCollection.of(database.open_table(self.name), address, self.name)
-            if earlier is not None and not earlier.record.differences(record):
-                self.pairs = KnownRows.of(earlier).pairs
+            if earlier is not None and earlier.record.is_as(record):
+                self.pairs = KnownRows(earlier.known_rows()).pairs
                 self.table = earlier.table
                 return
         except InputError:  # it is damaged
@@ -92,31 +94,25 @@ class WaitingRows:
             arrays[field] = column
         return pa.table(arrays, schema=self.schema)
 
-    def ids_of(self, changed: Integers) -> set[str]:
-        """Return the ids of the rows of the corpus that wait, given by their sorted `pair_hashes`.
+    def check_there(self, changed: Integers) -> None:
+        """Check that the rows of the corpus wait, given by their sorted `pair_hashes`.
 
         Raises:
             InputError: if some do not, because another process has taken them.
         """
-        ids: set[str] = set()
+        there = [np.empty(0, np.int64)]
         for batch in self._scan([ID, HASH]):
-            keys = batch[ID].to_pylist()
-            is_in = within(pair_hashes(keys, batch[HASH].to_pylist()), changed)
-            ids.update(keys[number] for number in np.flatnonzero(is_in))
-        if len(ids) != len(changed):
+            there.append(pair_hashes(batch[ID].to_pylist(), batch[HASH].to_pylist()))
+        if not np.isin(changed, np.concatenate(there)).all():
             raise InputError(f"{self.title} was written by another process meanwhile: the same command again goes on")
-        return ids
 
-    def rows(
-        self, changed: Integers, schema: pa.Schema, orders: Mapping[str, int], following: int
-    ) -> Iterator[pa.RecordBatch]:
+    def rows(self, changed: Integers, schema: pa.Schema, places: Places) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are in the corpus, as the table takes them.
 
         Args:
             changed: their `pair_hashes`, sorted.
             schema: of the table.
-            orders: the places of rows that the table has, by their ids.
-            following: the place of the first row that it does not have.
+            places: of the rows of the corpus.
         """
         import pyarrow as pa
 
@@ -130,14 +126,8 @@ class WaitingRows:
             is_chosen[is_chosen] = ~is_taken[np.searchsorted(changed, pairs[is_chosen])]
             is_taken[np.searchsorted(changed, pairs[is_chosen])] = True
             chosen = batch.filter(pa.array(is_chosen))
-            places = []
-            for key in chosen[ID].to_pylist():
-                place = orders.get(key)
-                if place is None:
-                    place, following = following, following + 1
-                places.append(place)
             arrays = {name: chosen[name] for name in schema.names}
-            arrays[ORDER] = pa.array(places, pa.int64())
+            arrays[ORDER] = pa.array(places.of_ids(chosen[ID].to_pylist()))
             yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
     def _scan(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -151,41 +141,3 @@ class WaitingRows:
             if self.name in all_tables(self.database):
                 self.database.drop_table(self.name)
         self.table = None
-
-
-class KnownRows:
-    """Which rows a table has, as sorted hashes: 16 bytes a row."""
-
-    def __init__(self, ids: Integers, pairs: Integers) -> None:
-        self.ids, self.pairs = ids, pairs
-
-    @classmethod
-    def of(cls, collection: LanceCollection | None) -> KnownRows:
-        """Return the rows of a table; None has none."""
-        ids = [np.empty(0, np.int64)]
-        pairs = [np.empty(0, np.int64)]
-        if collection is not None:
-            for batch in collection.scan([ID, HASH]):
-                keys = batch[ID].to_pylist()
-                ids.append(hashes_of(keys))
-                pairs.append(pair_hashes(keys, batch[HASH].to_pylist()))
-        return cls(np.sort(np.concatenate(ids)), np.sort(np.concatenate(pairs)))
-
-
-def hashes_of(ids: Sequence[str]) -> Integers:
-    """Return a number for each id ``[rows]``, of this process."""
-    return np.fromiter(map(hash, ids), np.int64, len(ids))
-
-
-def pair_hashes(ids: Sequence[str], hashes: Sequence[str]) -> Integers:
-    """Return a number for each row, which is another one for another id or another content ``[rows]``."""
-    return np.fromiter(map(hash, zip(ids, hashes, strict=True)), np.int64, len(ids))
-
-
-def within(values: Integers, known: Integers) -> Mask:
-    """Tell which values are among sorted ones ``[values]``."""
-    if not len(known):
-        return np.zeros(len(values), np.bool_)
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    is_known: Mask = known[places] == values
-    return is_known

@@ -1,17 +1,18 @@
 """Collections of Milvus: rows are written, counted and found.
 
-A collection has the fields ``id``, ``text``, ``embedding``, one for each column, `WORDS` (the words of the text, made
-by Milvus's BM25 function) and `HASH`. How its vectors were made stands in its property `RECORD_PROPERTY`.
+A collection has the fields ``id``, ``text``, ``embedding``, one for each column, `HASH`, and `ORDER`, by which rows of
+equal similarity are ordered as they came. How its vectors were made stands in its property `RECORD_PROPERTY`.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,14 @@ import numpy as np
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
-from sentcli.search.collection_record import HASH, ID, TEXTS, VECTORS, WORDS, Record
+from sentcli.search.collection_corpus import FoundRows, best_found
+from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, ORDER, TEXTS, VECTORS, Record
 from sentcli.search.exact import Vectors
-from sentcli.search.milvus_client import answering, clear_half_made
+from sentcli.search.known_rows import RowBatch
+from sentcli.search.milvus_client import answering, clear_half_made, is_file
 from sentcli.search.milvus_rows import after_id, shortened, stored_value, value_of, with_ids
-from sentcli.search.milvus_schema import indexes_of, schema_of
-from sentcli.search.neighbours import AnyVectors
+from sentcli.search.milvus_schema import field_of, indexes_of, schema_of
+from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 
@@ -37,6 +40,8 @@ RECORD_PROPERTY = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
 REQUEST_ROWS = 500
 """How many rows are sent or asked for at a time: some MB."""
+ROUNDING = 2.0**-21
+"""By how much Milvus's scores of equal vectors may differ, as a share of the best one: it computes them in blocks."""
 MOST_ROWS = 16_384
 """The most rows that Milvus returns for one query."""
 REQUEST_BYTES = 2**21
@@ -51,6 +56,8 @@ class MilvusCollection:
     name: str
     address: str
     record: Record
+    places: dict[str, int] = field(default_factory=dict)
+    """A place for each id that was met, of a collection of `FIRST_FORMAT`, which keeps none."""
 
     @property
     def title(self) -> str:
@@ -104,7 +111,7 @@ class MilvusCollection:
         next_name = name + NEXT
         with suppress(SentcliError):  # it is damaged
             collection = cls.find(client, address, next_name)
-            if collection is None or not collection.record.differences(record):
+            if collection is None or collection.record.is_as(record):
                 return collection
         with answering(f"{address} {name}"):
             client.drop_collection(next_name)
@@ -214,17 +221,63 @@ class MilvusCollection:
             answer = self.client.query(self.name, filter=condition, output_fields=["count(*)"])
         return int(answer[0]["count(*)"])
 
-    def hashes(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the `content_hash` of each of these rows that is there."""
-        return {row[ID]: row[HASH] for row in self.fields(ids, [HASH])}
+    @property
+    def in_order(self) -> bool:
+        """Whether it keeps the places of its rows."""
+        return self.record.format != FIRST_FORMAT
 
-    def upsert(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+    @property
+    def place_fields(self) -> list[str]:
+        """The fields that `place_of` needs besides the id."""
+        return [ORDER] if self.in_order else []
+
+    def place_of(self, row: Mapping[str, Any]) -> int:
+        """Return the place of a row."""
+        if self.in_order:
+            return int(row[ORDER])
+        return self.places.setdefault(row[ID], len(self.places))
+
+    def known_rows(self) -> Iterator[RowBatch]:
+        """Yield the ids, the hashes and the places of all rows, some at a time."""
+        for batch in self.rows([HASH, *self.place_fields]):
+            ids = list(map(itemgetter(ID), batch))
+            hashes = list(map(itemgetter(HASH), batch))
+            places = np.fromiter(map(self.place_of, batch), np.int64, len(batch))
+            yield RowBatch(ids, hashes, places, ids)
+
+    def takes(self, record: Record) -> Record:
+        """Return the record of the collection with the columns that rows bring into it.
+
+        Raises:
+            InputError: if the collection cannot take the rows.
+        """
+        taken = self.record.takes(record, self.title)
+        new = taken.columns.keys() - self.record.columns.keys()
+        if new and is_file(self.address):
+            listed = ", ".join(f"{name} ({taken.columns[name][1]})" for name in sorted(new))
+            problem = f"it has no column {listed}, and Milvus in a file takes no new ones"
+            raise InputError(f"{self.title}: {problem}; --overwrite makes it anew")
+        return taken
+
+    def with_columns(self, record: Record) -> MilvusCollection:
+        """Add the columns that a record has besides, without values, and return the collection with that record."""
+        if record.columns == self.record.columns:
+            return self
+        for name, (field_name, kind) in record.columns.items():
+            if name not in self.record.columns:
+                options = field_of(kind)
+                with answering(self.title):
+                    self.client.add_collection_field(self.name, field_name, options.pop("datatype"), **options)
+        return self.with_record(columns=record.columns)
+
+    def upsert(self, block: Block, vectors: AnyVectors, hashes: Sequence[str], places: Integers) -> int:
         """Write rows, which replace those with the same ids.
 
         Args:
             block: the rows.
             vectors: their vectors ``[rows, dim]``.
-            hashes: their `content_hash`.
+            hashes: their `row_hashes`.
+            places: their places ``[rows]``.
 
         Returns:
             How many of the texts were cut, because Milvus takes `MOST_TEXT_BYTES` bytes.
@@ -236,13 +289,28 @@ class MilvusCollection:
             text = shortened(whole)
             cut += text != whole
             row = {ID: block.ids[i], TEXTS: text, VECTORS: wide[i], HASH: hashes[i]}
+            if self.in_order:
+                row[ORDER] = int(places[i])
             for name, (field_name, kind) in self.record.columns.items():
                 row[field_name] = stored_value(block.columns[name][i], kind)
             rows.append(row)
+        self._send(rows)
+        return cut
+
+    def move(self, places: Mapping[str, int]) -> None:
+        """Give rows other places, which Milvus writes anew for that."""
+        fields = [TEXTS, VECTORS, HASH, *(name for name, _ in self.record.columns.values())]
+        ids = list(places)
+        for start in range(0, len(ids), REQUEST_ROWS):
+            rows = []
+            for row in self.fields(ids[start : start + REQUEST_ROWS], fields):
+                rows.append({**row, ORDER: places[row[ID]]})
+            self._send(rows)
+
+    def _send(self, rows: Sequence[dict[str, Any]]) -> None:
         for start in range(0, len(rows), REQUEST_ROWS):
             with answering(self.title):
-                self.client.upsert(self.name, rows[start : start + REQUEST_ROWS])
-        return cut
+                self.client.upsert(self.name, list(rows[start : start + REQUEST_ROWS]))
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows."""
@@ -293,43 +361,43 @@ class MilvusCollection:
             values.append((value_of(value, kind), count))
         return values
 
-    def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[list[tuple[str, float]]]:
-        """Return the ids and similarities of the `k` nearest rows of each query ``[queries, dim]``.
+    def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[FoundRows]:
+        """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
 
         Args:
             vectors: of the queries.
             k: the number of rows.
             condition: one of `filter_of`.
         """
+        found = []
+        for start in range(0, len(vectors), REQUEST_ROWS):
+            ask = partial(self._asked, list(vectors[start : start + REQUEST_ROWS]), condition)
+            found += best_found(ask, k, MOST_ROWS)
+        return found
+
+    def _asked(self, vectors: list[Any], condition: str, count: int) -> list[FoundRows]:
+        """Return at most `count` rows of each query, in order."""
         efforts = dict(self.record.efforts)
         if "ef" in efforts:
-            efforts["ef"] = max(efforts["ef"], k)  # a graph finds no more rows than it looks at
-        return self._search(VECTORS, list(vectors), k, condition, {"params": efforts})
-
-    def by_words(self, queries: Sequence[str], k: int, condition: str = "") -> list[list[tuple[str, float]]]:
-        """Return the ids and BM25 scores of the best `k` rows of each query."""
-        return self._search(WORDS, list(queries), k, condition, {})
-
-    def _search(
-        self, field_name: str, queries: list[Any], k: int, condition: str, parameters: dict[str, Any]
-    ) -> list[list[tuple[str, float]]]:
-        """Return the ids and scores of the best `k` rows of each query, by one of the fields that have an index."""
-        hits_by_query: list[list[tuple[str, float]]] = []
-        for start in range(0, len(queries), REQUEST_ROWS):
-            with answering(self.title):
-                answer = self.client.search(
-                    self.name,
-                    queries[start : start + REQUEST_ROWS],
-                    anns_field=field_name,
-                    limit=k,
-                    filter=condition,
-                    output_fields=[ID],
-                    search_params=parameters,
-                )
-            for hits in answer:
-                ids_and_scores = [(hit[ID], _score(hit, field_name)) for hit in hits]
-                hits_by_query.append(ids_and_scores)
-        return hits_by_query
+            efforts["ef"] = max(efforts["ef"], count)  # a graph finds no more rows than it looks at
+        with answering(self.title):
+            answer = self.client.search(
+                self.name,
+                vectors,
+                anns_field=VECTORS,
+                limit=count,
+                filter=condition,
+                output_fields=[ID, *self.place_fields],
+                search_params={"params": efforts},
+            )
+        lists = []
+        for hits in answer:
+            rows = list(map(itemgetter("entity"), hits))
+            places = np.fromiter(map(self.place_of, rows), np.int64, len(rows))
+            scores = np.array(list(map(itemgetter("distance"), hits)), np.float32)
+            keys = np.array(list(map(itemgetter(ID), rows)), object)
+            lists.append(FoundRows.ranked(places, keys, scores, rounding=ROUNDING))
+        return lists
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield some fields of the rows with these ids that are there."""
@@ -375,11 +443,3 @@ def _bytes_of(row: dict[str, Any]) -> int:
         else:
             size += 8
     return size
-
-
-def _score(hit: Any, field_name: str) -> float:
-    """Return the score of a hit; those of BM25 have a minus in Milvus Lite."""
-    score = float(hit["distance"])
-    if field_name == WORDS:
-        return abs(score)
-    return score

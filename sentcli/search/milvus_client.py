@@ -14,6 +14,7 @@ from typing import Any
 
 from sentcli.errors import InputError, SentcliError, library_errors, one_line, required
 from sentcli.io.atomic import NoRoomError, require_room, room_explained
+from sentcli.io.places import by_proxy, path_behind
 from sentcli.printable import remember
 
 SCHEME = "milvus:"
@@ -42,9 +43,16 @@ def is_file(address: str) -> bool:
     return re.match(r"(https?|tcp|unix)://", address.removeprefix(SCHEME)) is None
 
 
+def place_of(address: str) -> str:
+    """Return the absolute path of a file, or the address of a server."""
+    if is_file(address):
+        return str(path_behind(address, SCHEME))
+    return address.removeprefix(SCHEME)
+
+
 def clear_half_made(address: str, name: str) -> None:
     """Delete what Milvus Lite cannot read of an unfinished collection: indexes, or all if there is no schema yet."""
-    folder = Path(address.removeprefix(SCHEME)) / "collections" / name
+    folder = Path(place_of(address)) / "collections" / name
     if is_file(address) and folder.is_dir():
         paths = [folder]
         if (folder / "schema.json").exists():
@@ -60,7 +68,7 @@ def require_room_in(address: str, size: int) -> None:
         NoRoomError: if it has less.
     """
     if is_file(address):
-        require_room(Path(address.removeprefix(SCHEME)), size, address)
+        require_room(Path(place_of(address)), size, address)
 
 
 @contextmanager
@@ -76,29 +84,22 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
         InputError: if there is no such place, or it does not answer.
         MissingExtraError: if pymilvus or milvus-lite is not installed.
     """
-    place = address.removeprefix(SCHEME)
+    place = place_of(address)
     is_server = not is_file(address)
     if is_server and "@" in place.partition("?")[0]:
         raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
     if not is_server and not place.endswith(".db"):
         raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")
-    pymilvus = required("pymilvus", "pymilvus", "milvus", "Milvus")
+    required("pymilvus", "pymilvus", "milvus", "Milvus")
     if not is_server:
         required("milvus_lite", "milvus-lite", "milvus", "Milvus in a file")
         if to_write:
-            Path(place).resolve().parent.mkdir(parents=True, exist_ok=True)
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
         elif not Path(place).exists():
             raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    token = os.environ.get("MILVUS_TOKEN", "")
-    remember(token)
-    remember(token.partition(":")[2])
-    try:
-        client = pymilvus.MilvusClient(place, token=token, timeout=SECONDS)
-    except Exception as error:
-        why = "does not answer" if is_server else "cannot be opened; another process may have it open"
-        raise InputError(f"{address} {why} ({one_line(error)})") from error
+    client = _client(address)
     _opened[place] += 1
     try:
         yield client
@@ -107,6 +108,29 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
         _opened[place] -= 1
         if not is_server and not _opened[place]:
             _release(place)
+
+
+def _client(address: str) -> Any:
+    """Return a client of a file or a server.
+
+    Raises:
+        InputError: if it does not answer.
+    """
+    from pymilvus import MilvusClient
+
+    token = os.environ.get("MILVUS_TOKEN", "")
+    remember(token)
+    remember(token.partition(":")[2])
+    place = place_of(address)
+    why = f"does not answer{by_proxy(place, ('grpc', 'https', 'http'))}"
+    options = {}
+    if is_file(address):
+        why = "cannot be opened; another process may have it open"
+        options["grpc_options"] = {"grpc.enable_http_proxy": 0}  # its server is in this process, where no proxy leads
+    try:
+        return MilvusClient(place, token=token, timeout=SECONDS, **options)
+    except Exception as error:
+        raise InputError(f"{address} {why} ({one_line(error)})") from error
 
 
 _opened: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,20 @@ import numpy as np
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import arrow_column
-from sentcli.search.collection_corpus import MeasuredCollection, OfCollection, fitted, protocol_of
-from sentcli.search.collection_record import ID, VECTORS
+from sentcli.model.passages import context_columns, with_contexts
+from sentcli.search.collection_corpus import (
+    CollectionWords,
+    FoundRows,
+    MeasuredCollection,
+    OfCollection,
+    fitted,
+    protocol_of,
+    side_by_side,
+)
+from sentcli.search.collection_record import ID, TEXTS, VECTORS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
-from sentcli.search.milvus import MilvusCollection
+from sentcli.search.milvus import REQUEST_ROWS, MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import filter_of, value_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
@@ -37,8 +47,9 @@ class MilvusCorpus(OfCollection):
     collection: MilvusCollection
     condition: str = ""
     """A filter of Milvus; empty stands for all rows."""
-    positions: dict[str, int] = field(default_factory=dict)
-    """A position for each id that was found."""
+    ids: dict[int, str] = field(default_factory=dict)
+    """The id of each row that was found, by its position."""
+    words: CollectionWords | None = None
     max_top_k: int = 16_384
     """Milvus returns at most so many hits for a query."""
 
@@ -53,22 +64,36 @@ class MilvusCorpus(OfCollection):
     @property
     def in_order(self) -> bool:
         """Whether `tables` yields rows in the order in which they were written."""
-        return False
+        return self.collection.in_order
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield all rows with some columns as tables of Arrow, in the order of their ids."""
+        """Yield all rows with some columns as tables of Arrow, in the order in which they came where that is known."""
         import pyarrow as pa
 
         record = self.collection.record
         schema = self.schema
         fields = {name: record.columns.get(name, (name, TEXT)) for name in names}
         asked = [field_name for field_name, _ in fields.values() if field_name != ID]
-        for batch in self.collection.rows(asked, self.condition):
+        for batch in self._batches(asked):
             columns = {}
             for name, (field_name, kind) in fields.items():
                 values = [value_of(row.get(field_name), kind) for row in batch]
                 columns[name] = arrow_column(values, schema[name])
             yield pa.table(columns)
+
+    def _batches(self, fields: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+        """Yield some fields of all rows, some at a time."""
+        collection = self.collection
+        if not collection.in_order:
+            yield from collection.rows(fields, self.condition)
+            return
+        places: dict[str, int] = {}
+        for batch in collection.rows(collection.place_fields, self.condition):
+            places |= zip(map(itemgetter(ID), batch), map(collection.place_of, batch), strict=True)
+        ids = sorted(places, key=places.__getitem__)
+        for start in range(0, len(ids), REQUEST_ROWS):
+            rows = list(collection.fields(ids[start : start + REQUEST_ROWS], fields))
+            yield sorted(rows, key=lambda row: places[row[ID]])
 
     def select(self, condition: Condition) -> MilvusCorpus:
         """Return the corpus of those rows that meet a condition."""
@@ -87,8 +112,7 @@ class MilvusCorpus(OfCollection):
 
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions, of those that are still there."""
-        all_ids = list(self.positions)
-        ids = [all_ids[position] for position in positions]
+        ids = [self.ids[position] for position in positions]
         documents = self.documents(ids)
         by_position = {}
         for position, key in zip(positions, ids, strict=True):
@@ -102,33 +126,52 @@ class MilvusCorpus(OfCollection):
         """Compare the encoder with the vectors; see `corpus.Corpus.prepare`."""
         record = self.collection.record
         protocol: dict[str, Any] = {}
+        prepared = self
         if search.by_words:
-            protocol["bm25"] = {"method": "milvus", "language": record.language}
+            words = CollectionWords.of(self._texts(), search.language or record.language)
+            prepared = replace(self, words=words)
+            protocol["bm25"] = words.bm25.protocol()
         if encoder is not None:
             protocol |= protocol_of(record, self.origin, search, encoder)
-        return self, protocol
+        return prepared, protocol
+
+    def _texts(self) -> Iterator[tuple[Integers, list[str], list[str]]]:
+        """Yield the places, the ids and what was encoded of all rows, some at a time."""
+        collection = self.collection
+        context = self.origin.context
+        columns = collection.record.columns
+        names = context_columns(context, self.schema)
+        fields = {TEXTS: TEXTS}
+        for name in names:
+            fields[name] = columns[name][0]
+        for batch in collection.rows([*fields.values(), *collection.place_fields]):
+            cells = {}
+            for name, field_name in fields.items():
+                cells[name] = [row.get(field_name) for row in batch]
+            places = np.fromiter(map(collection.place_of, batch), np.int64, len(batch))
+            yield places, list(map(itemgetter(ID), batch)), with_contexts(context, cells)
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        hits = self.collection.nearest(fitted(vectors, self.origin), k, self.condition)
-        return neighbours(hits, self.positions)
+        return self._remembered(self.collection.nearest(fitted(vectors, self.origin), k, self.condition))
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
-        """Return the best rows of each query by Milvus's BM25."""
-        hits = self.collection.by_words(queries, k, self.condition)
-        return neighbours(hits, self.positions)
+        """Return the best rows of each query by BM25."""
+        assert self.words is not None
+        collection = self.collection
+        chosen = None
+        if self.condition:
+            places: list[int] = []
+            for batch in collection.rows(collection.place_fields, self.condition):
+                places += map(collection.place_of, batch)
+            chosen = np.array(places, np.int64)
+        return self._remembered(self.words.search(queries, k, chosen))
 
-
-def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: dict[str, int]) -> Neighbours:
-    """Return hits by position instead of by id; an id that has no position yet gets the next one."""
-    shape = len(hits_by_query), max(map(len, hits_by_query), default=0)
-    places = np.full(shape, -1, np.int64)
-    scores = np.zeros(shape, np.float32)
-    for query, hits in enumerate(hits_by_query):
-        for rank, (key, score) in enumerate(hits):
-            places[query, rank] = positions.setdefault(key, len(positions))
-            scores[query, rank] = score
-    return Neighbours(places, scores)
+    def _remembered(self, found: Sequence[FoundRows]) -> Neighbours:
+        """Return hits by position, and remember the ids of their rows for `take`."""
+        for hits in found:
+            self.ids.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
+        return side_by_side(found)
 
 
 @dataclass(frozen=True)
@@ -192,8 +235,10 @@ class CollectionSearch(MeasuredCollection):
         compared = []
         collection = replace(self.collection, record=self.record)
         for hits in collection.nearest(queries, k):
-            compared.append([(key, score) for key, score in hits if key in there])
-        return neighbours(compared, there)
+            places = np.array([there.get(key, -1) for key in hits.keys], np.int64)
+            is_there = places >= 0
+            compared.append(FoundRows(places[is_there], hits.keys[is_there], hits.scores[is_there]))
+        return side_by_side(compared)
 
 
 @contextmanager

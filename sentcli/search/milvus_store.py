@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.search.collection_record import ID, Record
+from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, VECTORS, Record
+from sentcli.search.known_rows import KnownRows, text_of
 from sentcli.search.milvus import BEFORE, NEXT, MilvusCollection
 from sentcli.search.milvus_client import SCHEME, answering, connect, is_file, require_room_in
 from sentcli.search.milvus_corpus import CollectionSearch, CollectionVectors
@@ -19,6 +23,7 @@ from sentcli.search.milvus_schema import INDEX_TYPES, NOT_IN_A_FILE
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
+from sentcli.search.row_places import EMPTY, Places, arranged
 
 
 class Milvus:
@@ -42,7 +47,9 @@ class Milvus:
         one_of("--type of a collection", kind, kinds)
 
     @contextmanager
-    def open(self, record: Record, rows: int, *, overwrite: bool, keeps_before: bool = False) -> Iterator[MilvusStore]:
+    def open(
+        self, record: Record, order: Places, *, overwrite: bool, keeps_before: bool = False
+    ) -> Iterator[MilvusStore]:
         """Open a collection to write it; with `overwrite` the old one stays until the new one is whole.
 
         Raises:
@@ -51,9 +58,9 @@ class Milvus:
         address = self.address
         with connect(address, to_write=True) as client:
             replaces = overwrite and MilvusCollection.is_there(client, address, self.name)
-            collection = self._begun(client, record, rows, replaces=replaces)
+            collection = self._begun(client, record, len(order), replaces=replaces)
             collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
-            store = MilvusStore(collection, replaces=replaces)
+            store = MilvusStore(collection, order, replaces=replaces)
             yield store
         if replaces:
             with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
@@ -68,8 +75,7 @@ class Milvus:
         """
         with connect(self.address) as client:
             collection = MilvusCollection.open(client, self.address, self.name)
-            collection.record.check_takes(record, collection.title)
-            yield MilvusStore(collection, replaces=False)
+            yield MilvusStore(replace(collection, record=collection.takes(record)), EMPTY, replaces=False)
 
     @property
     def before(self) -> str:
@@ -100,22 +106,24 @@ class Milvus:
         """
         address, name = self.address, self.name
         if replaces:
-            collection, name = MilvusCollection.begun(client, address, name, record), name + NEXT
+            whole = record.of_collection()
+            collection, name = MilvusCollection.begun(client, address, name, whole), name + NEXT
         else:
             collection = MilvusCollection.find(client, address, name)
         if collection is None:
             require_room_in(address, 4 * rows * record.dimension)
-            return MilvusCollection.create(client, address, name, record, rows)
-        collection.record.check_takes(record, collection.title)
-        return collection
+            return MilvusCollection.create(client, address, name, record.of_collection(), rows)
+        return collection.with_columns(collection.takes(record))
 
 
 class MilvusStore:
     """A collection while rows are written into it; see `row_store.RowStore`."""
 
-    def __init__(self, collection: MilvusCollection, *, replaces: bool) -> None:
+    def __init__(self, collection: MilvusCollection, order: Places, *, replaces: bool) -> None:
         self.collection = collection
         self.replaces = replaces
+        self.there = KnownRows(collection.known_rows())
+        self.places = arranged(order, self.there.places)
 
     @property
     def title(self) -> str:
@@ -129,12 +137,21 @@ class MilvusStore:
 
     def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
         """Return which of some rows are not there with this content, by their numbers."""
-        stored = self.collection.hashes(ids)
-        return [number for number, key in enumerate(ids) if stored.get(key) != hashes[number]]
+        return np.flatnonzero(self.there.lacks(ids, hashes)).tolist()
+
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+        """Return the vectors that the collection has of the texts of some rows."""
+        if self.record.format == FIRST_FORMAT:
+            return {}
+        ids = self.there.keys_of_texts(hashes)
+        found: dict[str, AnyVectors] = {}
+        for row in self.collection.fields(ids, [HASH, VECTORS]):
+            found[text_of(row[HASH])] = np.array(row[VECTORS], np.float32)
+        return found
 
     def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
         """Write rows, and return how many of their texts were cut."""
-        return self.collection.upsert(block, vectors, hashes)
+        return self.collection.upsert(block, vectors, hashes, self.places.of_ids(block.ids))
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -150,7 +167,16 @@ class MilvusStore:
         self.collection.delete(ids)
 
     def publish(self) -> None:
-        """Wait until all rows are on disk and in the index; `complete` lets them answer."""
+        """Move rows to their places, and wait until all are on disk and in the index; `complete` lets them answer."""
+        collection = self.collection
+        if collection.in_order and self.there.places.moved(self.places):
+            moved = {}
+            for batch in collection.known_rows():
+                wanted = self.places.of_ids(batch.ids)
+                for key, place, place_there in zip(batch.ids, wanted.tolist(), batch.places.tolist(), strict=True):
+                    if place != place_there:
+                        moved[key] = place
+            collection.move(moved)
         self.collection.flush()
 
     def to_measure(self, *, changed: bool) -> IndexedSearch | None:

@@ -16,6 +16,7 @@ from sentcli.search.collection_record import Record
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
+from sentcli.search.row_places import Places
 
 DATABASES = "sentcli.databases"
 """The group of entry points of databases: the name of each is its scheme, its value a class that makes a `Database`."""
@@ -57,8 +58,15 @@ class RowsThere(Protocol):
     def title(self) -> str:
         """The address and the name of the collection, for messages."""
 
+    @property
+    def record(self) -> Record:
+        """What the collection says about itself, with the columns that rows bring into it."""
+
     def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
         """Return which of some rows are not there with the content of these hashes, by their numbers in the lists."""
+
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+        """Return the vectors ``[dim]`` that rows have whose texts are those of some rows, by `known_rows.text_of`."""
 
     def ids(self) -> Iterator[Sequence[str]]:
         """Yield the ids of the rows, some at a time."""
@@ -66,10 +74,6 @@ class RowsThere(Protocol):
 
 class RowStore(RowsThere, Protocol):
     """A collection while rows are written into it; it answers with its old rows, or not at all, until `publish`."""
-
-    @property
-    def record(self) -> Record:
-        """What the collection says about itself."""
 
     @property
     def replaces(self) -> bool:
@@ -81,7 +85,7 @@ class RowStore(RowsThere, Protocol):
         Args:
             block: the rows.
             vectors: their vectors ``[rows, dim]``.
-            hashes: their `content_hash`.
+            hashes: their `row_hashes`.
 
         Returns:
             How many of the texts were cut, because the database takes no longer ones.
@@ -124,13 +128,13 @@ class Database(Protocol):
         """
 
     def open(
-        self, record: Record, rows: int, *, overwrite: bool, keeps_before: bool = False
+        self, record: Record, order: Places, *, overwrite: bool, keeps_before: bool = False
     ) -> AbstractContextManager[RowStore]:
         """Open the collection to write it.
 
         Args:
             record: of the rows.
-            rows: about how many there are.
+            order: the numbers of the rows of the corpus, in whose order rows of equal scores stand.
             overwrite: make it anew.
             keeps_before: keep the one that is replaced beside it.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.passages import encoded_texts
 from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
@@ -112,7 +114,11 @@ class StoredVectors(ABC):
 
     def bm25(self, language: str | None) -> BM25:
         """Return an index of the words of the rows, which is built now."""
-        return BM25.build(self.rows.texts(), language=language or LANGUAGE)
+        return BM25.build(self.encoded_texts(), language=language or LANGUAGE)
+
+    def encoded_texts(self) -> Iterator[str]:
+        """Yield what was encoded of every row: its text, behind what stands before it."""
+        return encoded_texts(self.rows, self.origin.context)
 
     def opened(self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None) -> OpenedVectors:
         """Return the vectors, ready for the queries of a model.

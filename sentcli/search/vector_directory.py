@@ -240,10 +240,10 @@ class VectorDirectory(StoredVectors):
         if earlier is not None:
             known = earlier.words(language)
         if earlier is None or known is None:
-            words = BM25.build(self.rows.texts(), language=language)
+            words = BM25.build(self.encoded_texts(), language=language)
             number = len(words)
         else:
-            all_words, number = words_of(self.rows, language, known, earlier.rows)
+            all_words, number = words_of(self, language, known, earlier)
             words = BM25.of_words(all_words, language=language)
         place = self.place(WORDS_INDEX)
         check_output(place, resume=True, folder=True)

@@ -11,24 +11,26 @@ from sentcli.io.digests import text_digests
 from sentcli.search.bm25 import BM25, cut
 from sentcli.search.document_words import DocumentWords, together
 from sentcli.search.neighbours import Integers
-from sentcli.search.rows import Rows
+from sentcli.search.stored_vectors import StoredVectors
 
 
-def words_of(rows: Rows, language: str, earlier: BM25, earlier_rows: Rows) -> tuple[DocumentWords, int]:
+def words_of(
+    stored: StoredVectors, language: str, earlier: BM25, earlier_stored: StoredVectors
+) -> tuple[DocumentWords, int]:
     """Return the words of each row, and how many texts were cut for them.
 
     Args:
-        rows: which may have texts that the earlier ones have.
+        stored: rows, which may have texts that the earlier ones have.
         language: of the texts.
         earlier: an index of words of the earlier rows, in the same language.
-        earlier_rows: the rows from which it was built.
+        earlier_stored: the rows from which it was built.
     """
     counts = earlier.counts
     if counts is None:
-        return cut(rows.texts(), language), len(rows)
-    found = _rows_with(earlier_rows.texts(), rows.texts())
+        return cut(stored.encoded_texts(), language), len(stored.rows)
+    found = _rows_with(earlier_stored.encoded_texts(), stored.encoded_texts())
     is_there = found >= 0
-    new = cut(compress(rows.texts(), ~is_there), language)
+    new = cut(compress(stored.encoded_texts(), ~is_there), language)
     known = counts.of_documents(found[is_there])
     return together(known, new, is_there), len(new.ids)
 

@@ -33,7 +33,8 @@ def write_collection(updating: CollectionUpdating) -> Result:
     counts, record = update.counts, update.record
     facts = "".join(f", {name} {value}" for name, value in update.facts.items())
     console.note(
-        f"{update.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
+        f"{update.title}: {counts['written']:,} rows written, {counts['encoded']:,} of them encoded, "
+        f"{counts['unchanged']:,} were there, "
         f"{counts['deleted']:,} deleted; it has {counts['rows']:,}{facts}"
     )
     protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}

@@ -7,7 +7,7 @@ import pytest
 from sentcli.adapting.material import read_material
 from sentcli.adapting.options import AdaptOptions
 from sentcli.errors import InputError
-from sentcli.mining.copies import plain
+from sentcli.search.words import plain
 from tests.adapting.test_adapt import documents, judged, write
 
 

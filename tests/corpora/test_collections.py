@@ -1,5 +1,6 @@
 """``index --to --update`` leaves what INPUT has, and ``--dry-run`` says what that takes and writes nothing."""
 
+import hashlib
 import json
 
 import pytest
@@ -37,3 +38,163 @@ def test_an_update_is_said_before_and_done(to, tiny_bert, tmp_path, invoke):
     assert (done["written"], done["unchanged"], done["deleted"], done["rows"]) == (3, 23, 5, 26)
     again = index("--update", "--dry-run")
     assert (again["written"], again["unchanged"], again["deleted"]) == (0, 26, 0)
+
+
+@pytest.fixture
+def index(to, tiny_bert, tmp_path, invoke):
+    """A function that writes rows into the collection and returns the results, or what is said of them."""
+
+    def call(rows, *options, check=0):
+        corpus = tmp_path / "rows.jsonl"
+        corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        done = invoke("index", corpus, *to, "-m", tiny_bert, "--backend", "torch", "--json", "-", *options, check=check)
+        return json.loads(done.stdout)["results"] if not check else done.stderr
+
+    return call
+
+
+def test_columns_that_are_null_or_absent_this_time_fit(to, index, invoke):
+    rows = [{"id": str(number), "text": f"the cat {number}", "rating": number, "share": 0.5} for number in range(5)]
+    assert index(rows)["written"] == 5
+    null = [{**row, "rating": None} for row in rows]
+    found = index(null, "--update")
+    assert (found["written"], found["encoded"]) == (5, 0)
+    absent = [{key: value for key, value in row.items() if key != "rating"} for row in rows]
+    assert index(absent, "--update")["unchanged"] == 5
+    whole = [{**row, "share": 1, "rating": number} for number, row in enumerate(rows)]
+    assert index(whole, "--update")["written"] == 5
+    assert index([{**row, "share": 1.0} for row in whole], "--update")["unchanged"] == 5
+    place = (to[1], *to[2:])
+    counted = invoke(
+        "retrieve", "--corpus", *place, "--where", "rating > 2", "--count-by", "share", "--json", "-", check=0
+    )
+    assert json.loads(counted.stdout)["counts"]["values"] == [{"value": 1.0, "rows": 2}]
+
+
+def test_rows_are_the_same_from_texts_and_from_a_directory_of_them(to, index, invoke, tiny_bert, tmp_path):
+    rows = [{"id": str(n), "text": f"the cat {n}", "mixed": value} for n, value in enumerate([1, "a", 2.5, None, True])]
+    rows = [{**row, "share": n / 2, "at": f"2024-01-0{n + 1}T10:00:00+02:00"} for n, row in enumerate(rows)]
+    index(rows)
+    folder = tmp_path / "d"
+    invoke("encode", tmp_path / "rows.jsonl", "-o", folder, "-m", tiny_bert, "--backend", "torch", check=0)
+    done = invoke("index", folder, *to, "--json", "-", check=0)
+    assert json.loads(done.stdout)["results"]["unchanged"] == 5
+
+
+def test_a_new_column_is_added_or_named_with_its_type(to, index, invoke):
+    rows = [{"id": str(number), "text": f"the cat {number}", "rating": number} for number in range(5)]
+    index(rows)
+    more = [{**row, "made by": f"m{row['rating'] % 2}"} for row in rows]
+    if to[1].startswith("milvus:"):
+        for options in ((), ("--dry-run",)):
+            assert "made by (text)" in index(more, "--update", *options, check=2)
+        assert index(rows, "--update")["unchanged"] == 5, "the collection is as it was"
+        return
+    assert index(more[:3])["written"] == 3
+    found = invoke("retrieve", "--corpus", to[1], "--count-by", "made by", "--json", "-", check=0)
+    values = {entry["value"]: entry["rows"] for entry in json.loads(found.stdout)["counts"]["values"]}
+    assert values == {"m0": 2, "m1": 1, None: 2}
+
+
+def test_a_column_of_another_type_is_named_with_both_types(index):
+    rows = [{"id": str(number), "text": f"the cat {number}", "rating": number} for number in range(5)]
+    index(rows)
+    said = index([{**row, "rating": "good"} for row in rows], "--update", check=2)
+    assert "rating 'int' there, 'text' here" in said
+
+
+def first_format(to, record, rows):
+    """Make a collection as the first versions did: one hash of a row, places from 0, in Milvus none but words."""
+    record = {**record, "format": 1}
+    for row in rows:
+        content = json.dumps([row["text"], row["n"]], ensure_ascii=False)
+        row["sentcli_hash"] = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+    if to[1].startswith("lance:"):
+        import lancedb
+        import pyarrow as pa
+
+        table = lancedb.connect(to[1].removeprefix("lance:")).open_table("corpus")
+        schema = table.schema
+        place = schema.names.index("embedding")
+        field = schema.field(place).with_metadata({"sentcli": json.dumps(record)})
+        for number, row in enumerate(rows):
+            row["sentcli_order"] = number
+        made = pa.Table.from_pylist(rows, schema=schema.set(place, field))
+        lancedb.connect(to[1].removeprefix("lance:")).create_table("corpus", made, mode="overwrite")
+        return
+    from pymilvus import DataType, Function, FunctionType
+
+    from sentcli.search.milvus_client import connect
+
+    with connect(to[1]) as client:
+        client.drop_collection("rows")
+        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("id", DataType.VARCHAR, max_length=65_535, is_primary=True)
+        schema.add_field("text", DataType.VARCHAR, max_length=65_535, enable_analyzer=True)
+        schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=record["dimension"])
+        schema.add_field("sentcli_words", DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_field("sentcli_hash", DataType.VARCHAR, max_length=32)
+        schema.add_field("n", DataType.INT64, nullable=True)
+        schema.add_function(Function("sentcli_words", FunctionType.BM25, ["text"], ["sentcli_words"]))
+        indexes = client.prepare_index_params()
+        indexes.add_index("embedding", index_type="FLAT", metric_type="COSINE")
+        indexes.add_index("sentcli_words", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25")
+        properties = {"sentcli": json.dumps(record)}
+        client.create_collection("rows", schema=schema, index_params=indexes, properties=properties)
+        names = ("id", "text", "embedding", "n", "sentcli_hash")
+        client.upsert("rows", [{name: row[name] for name in names} for row in rows])
+        client.flush("rows")
+
+
+def contents(to):
+    """The record and the rows of a collection."""
+    if to[1].startswith("lance:"):
+        import lancedb
+
+        table = lancedb.connect(to[1].removeprefix("lance:")).open_table("corpus")
+        return json.loads(table.schema.field("embedding").metadata[b"sentcli"]), table.to_arrow().to_pylist()
+    from sentcli.search.milvus import MilvusCollection
+    from sentcli.search.milvus_client import connect
+
+    with connect(to[1]) as client:
+        record = json.loads(client.describe_collection("rows")["properties"]["sentcli"])
+        names = ["text", "embedding", "n", "sentcli_hash"]
+        return record, [row for batch in MilvusCollection.open(client, to[1], "rows").rows(names) for row in batch]
+
+
+def test_a_collection_of_the_first_format_is_read_and_updated_as_it_was_made(to, index, invoke):
+    texts = ["the connections are welded", "he walked along the river", "of the and", "the café"]
+    rows = [{"id": f"d{number}", "n": number, "text": text} for number, text in enumerate(texts * 3)]
+    index(rows)
+    first_format(to, *contents(to))
+
+    def found(*options):
+        command = (
+            "retrieve",
+            "--corpus",
+            *to[1:2],
+            *to[2:],
+            *options,
+            "--backend",
+            "torch",
+            "--top-k",
+            20,
+            "--json",
+            "-",
+        )
+        return [hit["id"] for hit in json.loads(invoke(*command, check=0).stdout)["results"][0]["hits"]]
+
+    assert set(found("--query", "CONNECT", "--search", "bm25")) == {"d0", "d4", "d8"}
+    assert len(found("--query", "walking river", "--search", "rrf", "--where", "n > 1")) == 10
+    assert found("--query", "of the", "--search", "bm25") == []
+    swapped = [{"text": row["text"], "n": row["n"], "id": row["id"]} for row in rows]
+    assert index(swapped, "--update")["unchanged"] == 12
+    swapped.insert(1, {"id": "new", "n": 1, "text": texts[0]})
+    done = index(swapped[:8], "--update")
+    assert (done["written"], done["unchanged"], done["rows"]) == (1, 7, 8)
+    assert set(found("--query", "connect", "--search", "bm25")) == {"d0", "new", "d4"}
+    record, there = contents(to)
+    assert record["format"] == 1 and len(there) == 8
+    assert index(swapped, "--overwrite")["written"] == 13
+    assert contents(to)[0]["format"] == 2
+    assert found("--query", "connect", "--search", "bm25") == ["d0", "new", "d4", "d8"]

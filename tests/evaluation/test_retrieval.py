@@ -53,6 +53,31 @@ def test_ids_in_qrels_may_hold_quotation_marks(make_set):
     assert retrieval.load_set(folder).qrels == {'"q': {"d1": 1}}
 
 
+def test_copies_of_relevant_documents_without_a_judgement_are_counted_and_told(make_set, invoke, tiny_bert, tmp_path):
+    corpus = [
+        {"_id": "a", "title": "Über", "text": "the cat sat"},
+        {"_id": "b", "text": "U\u0308BER  the CAT sat"},
+        {"_id": "c", "text": "a red fish"},
+        {"_id": "d", "text": "a red fish"},
+        {"_id": "e", "text": "a dog"},
+        {"_id": "f", "text": "a dog"},
+        {"_id": "g", "text": ""},
+        {"_id": "h", "text": " "},
+    ]
+    judgements = ["q2\tg\t1", "q1\ta\t1", "q1\tc\t1", "q1\td\t0", "q2\tc\t1", "q2\te\t0"]
+    folder = make_set(corpus=corpus, qrels="\n".join(["query-id\tcorpus-id\tscore", *judgements, ""]))
+    assert retrieval.load_set(folder).unjudged_copies == 2, "b of a for q1, and d of c for q2"
+    rows = [{"_id": f"{name}{n}", "text": f"the cat {n}"} for n in range(12) for name in "az"]
+    queries = [{"_id": f"q{n}", "text": f"cat {n}"} for n in range(12)]
+    qrels = "".join(f"q{n}\ta{n}\t1\n" for n in range(12))
+    many = make_set("many", corpus=rows, queries=queries, qrels=qrels)
+    for command in (("retrieve", "--beir", many), ("evaluate", many)):
+        done = invoke(*command, "-m", tiny_bert, "--json", tmp_path / "r.json", check=0)
+        assert re.search("12 .*copies", done.stderr)
+        assert re.search('"unjudged_copies": ?12', (tmp_path / "r.json").read_text())
+    assert retrieval.load_set(make_set()).unjudged_copies == 0
+
+
 def test_judgements_of_unknown_documents_count_and_are_told(make_set, invoke, tiny_bert):
     qrels = QRELS + "q2\tgone1\t1\nq2\tgone2\t0\nnobody\td1\t1\n"
     folder = make_set(qrels=qrels)

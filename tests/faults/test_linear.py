@@ -16,7 +16,7 @@ from sentcli.io.weights import _first_line
 from sentcli.pages.hits import hits_grid
 from sentcli.pages.write import latex_text, markdown_text
 from sentcli.printable import escaped, safe
-from sentcli.search.words import TOKEN, in_pairs
+from sentcli.search.words import FOLDED, PATTERNS, separated
 from sentcli.testset.documents import SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
 from sentcli.testset.markdown import sections
@@ -73,7 +73,7 @@ READERS = {
     "console": lambda text: (safe(text), escaped(text)),
     "Markdown": markdown_text,
     "LaTeX": latex_text,
-    "words of BM25": lambda text: re.findall(TOKEN, next(in_pairs([text]))),
+    "words of BM25": lambda text: re.findall(PATTERNS[FOLDED], next(separated([text], FOLDED))),
     "hits": lambda text: hits_grid(text, {}),
     "words without a title": lambda text: texts_without(
         Documents(texts=[text]), [Candidate(text[: len(text) // 2] + " end", 0, "title")]

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.mining.copies import MiningCorpus, plain, sequences
+from sentcli.mining.copies import MiningCorpus, sequences
 from sentcli.mining.judging import Judge
 from sentcli.mining.mined import REASONS, MiningQueries, mine, share_of
 from sentcli.mining.options import MiningOptions
+from sentcli.search.words import plain
 from tests.conftest import WORDS
 from tests.examples import examples
 

@@ -311,6 +311,16 @@ def test_a_host_that_is_not_there_is_said_at_once(tmp_path, rows, invoke):
         assert "secret" not in result.stderr
 
 
+def test_a_proxy_that_leads_nowhere_is_named(tmp_path, rows, invoke, monkeypatch):
+    monkeypatch.setattr("sentcli.io.served.WAITS", ())
+    monkeypatch.setenv("http_proxy", "http://someone:hidden@127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    failed = invoke("encode", rows, "-o", tmp_path / "v.npy", "-m", "http://192.0.2.1/v1#m", check=1)
+    assert "http_proxy" in failed.stderr and "no_proxy=192.0.2.1" in failed.stderr
+    assert "hidden" not in failed.stderr
+
+
 def test_a_key_that_no_header_can_hold_is_refused(host, rows, tmp_path, invoke, monkeypatch):
     monkeypatch.setenv("SENTCLI_API_KEY", f"{KEY}\n")
     result = invoke("encode", rows, "-o", tmp_path / "vectors", "-m", host.model, check=2)

@@ -285,11 +285,12 @@ LATIN = st.text(st.characters(max_codepoint=0x24F), max_size=80)
 def test_other_texts_are_cut_as_bm25s_cuts_them(texts):
     import bm25s
 
-    from sentcli.search.words import TOKEN, in_pairs
+    from sentcli.search.words import FOLDED, PATTERNS, folded, separated
 
+    texts = list(map(folded, texts))
     theirs = bm25s.tokenize(texts, stopwords=[], show_progress=False, return_ids=False)
     ours = bm25s.tokenize(
-        list(in_pairs(texts)), token_pattern=TOKEN, stopwords=[], show_progress=False, return_ids=False
+        separated(texts, FOLDED), token_pattern=PATTERNS[FOLDED], stopwords=[], show_progress=False, return_ids=False
     )
     assert ours == theirs
 
@@ -297,10 +298,55 @@ def test_other_texts_are_cut_as_bm25s_cuts_them(texts):
 def test_an_index_from_before_is_searched_as_it_was_built_and_says_so(tmp_path, capsys):
     BM25.build(DOCUMENTS).save(tmp_path)
     facts = json.loads((tmp_path / "bm25.json").read_text())
-    assert facts.pop("analyzer") == "words+pairs"
+    assert facts.pop("analyzer") == "folded"
     (tmp_path / "bm25.json").write_text(json.dumps(facts))
     index = BM25.open(tmp_path)
     assert index.protocol()["analyzer"] == "words" and rows(index.search(["wolves"], 2)) == [[5, 3]]
     assert capsys.readouterr().err == ""
     assert rows(index.search(["猫が"], 2)) == [[]]
     assert "--type bm25 --overwrite" in capsys.readouterr().err
+
+
+def test_an_index_of_texts_that_were_not_normalised_is_searched_as_it_was_built(tmp_path):
+    BM25.build(["the café", "tea"]).save(tmp_path)
+    facts = json.loads((tmp_path / "bm25.json").read_text())
+    (tmp_path / "bm25.json").write_text(json.dumps({**facts, "analyzer": "words+pairs"}))
+    index = BM25.open(tmp_path)
+    assert index.protocol()["analyzer"] == "words+pairs" and index.counts is None
+    assert rows(index.search(["café", "cafe\u0301", "CAFÉ"], 2)) == [[0], [], [0]]
+
+
+# The same word in other signs
+
+SPELLINGS = [
+    ("café", ["cafe\u0301", "CAFÉ", "ＣＡＦÉ", "caf\u00ad\u00e9"]),
+    ("straße", ["STRASSE", "Strasse", "STRAẞE"]),
+    ("istanbul", ["İstanbul", "I\u0307stanbul", "ISTANBUL", "ist\u00adan\u00adbul"]),
+    ("ﬁnancial", ["financial", "FINANCIAL"]),
+    ("ﾊﾟｿｺﾝ", ["パソコン", "ハ\u309aソコン"]),
+    ("m²", ["m2", "M2"]),
+    ("हिन्दी", ["हिन्\u2060दी"]),
+    ("Σίσυφος", ["ΣΊΣΥΦΟΣ", "σίσυφοσ"]),
+]
+
+
+@pytest.mark.parametrize(("word", "others"), SPELLINGS)
+@pytest.mark.parametrize("language", ["english", "none"])
+def test_a_word_is_found_however_it_is_typed(tmp_path, word, others, language):
+    texts = [f"near {spelling} there" for spelling in (word, *others)]
+    BM25.build([*texts, "another river"], language=language).save(tmp_path)
+    every = list(range(len(texts)))
+    assert rows(BM25.open(tmp_path).search([word, *others], 9)) == [every] * len(texts)
+
+
+@examples(100)
+@given(st.text(max_size=40))
+def test_a_text_has_the_words_of_each_of_its_forms(text):
+    import unicodedata
+
+    from sentcli.search.words import folded
+
+    plain = folded(text)
+    assert folded(plain) == plain
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert folded(unicodedata.normalize(form, text)) == plain

@@ -313,9 +313,9 @@ def test_an_index_is_measured_its_effort_kept_and_new_rows_are_found(write, plac
     more = LanceCollection.open(place, None)
     (hits,) = more.nearest(clustered(50, 16, seed=3)[:1], 1)
     assert hits.scores[0] == pytest.approx(1, abs=1e-5), "rows that no index covers are compared as well"
-    assert hits.orders[0] == 3000
+    assert hits.places[0] > collection.table.to_arrow()["sentcli_order"].to_numpy().max()
     (hits,) = more.nearest(clustered(1, 16, seed=4), 400, "`id` like 'first1%'")
-    assert len(hits.orders) == 400, "more of the index is searched where too few rows meet a condition"
+    assert len(hits.places) == 400, "more of the index is searched where too few rows meet a condition"
     compacted = write(tmp_path / "d", "--type", kind, "--compact")
     assert compacted["recall"]["measured_rows"] == 3050
     (index,) = LanceCollection.open(place, None).table.list_indices()
@@ -424,3 +424,14 @@ def test_what_another_writer_did_meanwhile_is_noticed(write, corpus, place, tiny
         assert "another process" in write(corpus, "-m", tiny_bert, check=2)
     assert write(corpus, "-m", tiny_bert)["rows"] == len(ROWS)
     assert set(table_of(place).to_arrow()["rating"].to_pylist()) == {50}
+
+
+def test_the_home_is_where_it_is_and_a_place_is_absolute(invoke, corpus, tiny_bert, tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    invoke("index", corpus, "--to", "lance:~/kb", "-m", tiny_bert, check=0)
+    assert (tmp_path / "home" / "kb").is_dir() and not list((tmp_path / "work").iterdir())
+    found = invoke("retrieve", "--corpus", "lance:~/kb", "--count-by", "id", "--json", "-", check=0)
+    assert json.loads(found.stdout)["counts"]["values"]

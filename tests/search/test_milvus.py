@@ -173,7 +173,7 @@ def many(tmp_path_factory):
     table = pa.table({"id": ids, **{name: pa.array(columns[name], TYPES[name]) for name in kinds}})
     with milvus_client.connect(address, to_write=True) as client:
         collection = milvus.MilvusCollection.create(client, address, "many", record, rows)
-        collection.upsert(block, random.normal(size=(rows, 4)), ids)
+        collection.upsert(block, random.normal(size=(rows, 4)), ids, np.arange(rows))
         yield collection, table
 
 
@@ -441,3 +441,27 @@ def test_an_open_file_is_refused(invoke, write, corpus, place, tiny_bert):
         other.kill()
         other.wait()
     shutil.rmtree(place[0].removeprefix("milvus:"))
+
+
+def test_a_file_is_opened_behind_a_proxy_and_a_server_names_it(invoke, write, corpus, tiny_bert, tmp_path, monkeypatch):
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://someone:hidden@127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert write(corpus, "-m", tiny_bert)["written"] == len(ROWS)
+    monkeypatch.setattr(milvus_client, "SECONDS", 1)
+    server = ("milvus:http://localhost:9", "--collection", "rows")
+    said = invoke("retrieve", "--corpus", *server, "--query", "x", "--search", "bm25", check=2).stderr
+    assert "https_proxy" in said and "no_proxy=localhost" in said and "hidden" not in said
+
+
+def test_the_home_is_where_it_is_and_a_place_is_absolute(invoke, corpus, tiny_bert, tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    place = ("milvus:~/new/kb.db", "--collection", "rows")
+    invoke("index", corpus, "--to", *place, "-m", tiny_bert, check=0)
+    assert (tmp_path / "home" / "new" / "kb.db").exists() and not list((tmp_path / "work").iterdir())
+    found = invoke("retrieve", "--corpus", *place, "--count-by", "rating", "--json", "-", check=0)
+    assert json.loads(found.stdout)["counts"]["values"]

@@ -9,7 +9,7 @@ import pytest
 
 from sentcli.encoder.reranker import Reranker
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.mining.copies import plain
+from sentcli.search.words import plain
 from sentcli.training.pairs import read_anchors
 from tests.conftest import WORDS, save_cross_encoder
 
