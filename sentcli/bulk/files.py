@@ -170,8 +170,7 @@ def read_checked(
         first_number = manifest.records
     inputs = read_inputs(names, options, reading.input_format, output=output, first_number=first_number)
     console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
-    _check_types(types, inputs.survey)
-    _say_types(inputs.survey)
+    say_types(inputs.survey, types)
     default = EncodeSettings.shard_rows
     if update or manifest is not None:
         default = shard_rows_of(output)
@@ -184,24 +183,24 @@ def shard_rows_of(output: str) -> int:
     return EncodeSettings.shard_rows if manifest is None else manifest.shard_rows
 
 
-def _check_types(types: Mapping[str, str], survey: Survey) -> None:
-    """Refuse types of columns that are not there."""
+def say_types(survey: Survey, given: Mapping[str, str]) -> None:
+    """Say which types the columns have, and which stay text although many of their values are something else.
+
+    Raises:
+        InputError: if types were given for columns that are not there.
+    """
     columns = survey.column_types
-    for name in types:
+    for name in given:
         if name not in columns:
             has = ", ".join(columns) or "none besides id and text"
             hint = nearest(name, list(columns))
             raise InputError(f"--types {name}: there is no such column{hint}; there is {has}")
-
-
-def _say_types(survey: Survey) -> None:
-    """Say which types the columns have, and which stay text although most of their values are something else."""
     types = [f"{name} {kind}" for name, kind in survey.column_type_names.items() if name in survey.column_types]
     if types:
         console.note(f"types of the columns: {', '.join(types)} (--types chooses others)")
     for name, odd in survey.mixed.items():
         if name in survey.column_types:
-            problem = f"most of its values are of another type, but not {odd}"
+            problem = f"half of its values or more are of another type, but not {odd}"
             console.warn(f"column {name!r} stays text: {problem} (--null TEXT names missing values)")
 
 

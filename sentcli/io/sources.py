@@ -63,6 +63,13 @@ BATCH_ROWS = 4096
 """The most rows that are read at a time."""
 OF_BINARY = ("parquet", "arrow", "sheet")
 """The formats that are no text."""
+Look = Literal["number", "bool", "time"]
+"""What a text may look like."""
+ANY_LOOK: frozenset[Look] = frozenset({"number", "bool", "time"})
+LOOKS: dict[str, frozenset[Look]] = {
+    "csv": ANY_LOOK, "tsv": ANY_LOOK, "page": ANY_LOOK, "jsonl": frozenset({"time"}),
+}  # fmt: skip
+"""What the texts of a format may stand for, since it has no other values for them; those of others are texts."""
 BOM = b"\xef\xbb\xbf"
 WIDE = {
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
