@@ -123,7 +123,7 @@ def _page(source: Source, cursor: Cursor) -> Iterator[Batch]:
     for batch in line_batches(source, Cursor()):
         lines.extend(line.removesuffix("\r") for line in batch)
     cursor.line = 1
-    page = PageContent.parse("\n".join(lines), source.path)
+    page = PageContent.parse("\n".join(lines), source)
     if is_markdown(source.path) and begins_with_facts(page.text):
         say_once(f"{source.name}: its front matter is neither YAML nor TOML, and is taken for text")
     yield [1], [{"id": source.page, "text": page.text, **page.facts}]

@@ -89,10 +89,12 @@ MATTER = {
     "digits": repeated("1", before="---\nat: ", after="\n---\n"),
     "quotes": repeated("''", before="---\nat: '", after="'\n---\n"),
     "nothing": repeated("---\n"),
+    "keys": lambda size: "---\n" + "".join(f"k{number}: a\n" for number in range(size // 8)) + "---\n",
+    "aliases": lambda size: "---\na: &a [x, y]\nb: [" + "*a, " * (size // 4) + "]\n---\n",
 }
 PAIRS = [(name, reader, shape) for name, reader in READERS.items() for shape in SHAPES.values()]
-PAIRS += [("sections", lambda text: list(sections(text)), shape) for shape in PAGES.values()]
-PAIRS += [("front matter", front_matter, shape) for shape in MATTER.values()]
+PAIRS += [("sections", lambda text: list(sections(text, "a.md")), shape) for shape in PAGES.values()]
+PAIRS += [("front matter", lambda text: front_matter(text, "a.md"), shape) for shape in MATTER.values()]
 PAIRS += [("near-equal texts", lambda text: near_equal([text, text]), SHAPES["words"])]
 NOTICEABLE = 0.005
 """Seconds that 10,000 characters take a reader that is looked at more closely: it is quick with 100,000 otherwise."""
@@ -122,4 +124,14 @@ def test_time_grows_with_the_length_of_a_foreign_text(name):
 
 def test_headings_have_the_anchors_that_they_had():
     text = "# a\n# a\n# a-1\n# a\n## b\n# a-1\n# \n# \n"
-    assert [anchor for _, anchor, _, _ in sections(text)] == ["", "a", "a-1", "a-1-1", "a-2", "b", "a-1-2", "-1", "-2"]
+    assert [anchor for _, anchor, _, _ in sections(text, "a.md")] == [
+        "",
+        "a",
+        "a-1",
+        "a-1-1",
+        "a-2",
+        "b",
+        "a-1-2",
+        "-1",
+        "-2",
+    ]
