@@ -232,11 +232,24 @@ def _sheet(source: Source, cursor: Cursor) -> Iterator[Batch]:
 def _sheet_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
     names = header(source)
     before = max(cursor.line, 1)  # the header is a row, too
+    width = max((place for place, name in enumerate(names, 1) if name), default=0)
+    unnamed: int | None = None
     for number, row in enumerate(islice(_sheet_rows(source), before, None), before + 1):
         cursor.line = number
-        if any(cell is not None for cell in row):
-            cells = zip(names, row, strict=False)
-            yield number, {name: cell for name, cell in cells if name}
+        record: Record = {name: cell for name, cell in zip(names, row, strict=False) if name}
+        filled = [place for place, cell in enumerate(row) if cell is not None]
+        for place in filled:
+            if place < width and names[place]:
+                continue
+            if place >= width or unnamed not in (None, place):
+                problem = f"{row[place]!r:.60} in column {place + 1}, which the header in row 1 does not name"
+                source.refuse(source.error(problem, number))
+                break
+            unnamed = place
+            record[""] = row[place]  # as csv has it
+        else:
+            if filled:
+                yield number, record
 
 
 def _sheet_rows(source: Source) -> Iterator[list[Any]]:
@@ -252,7 +265,7 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
             say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
         first = next(rows, None)
         if first is not None:
-            yield [str(_cell(value) or "") for value in first]
+            yield ["" if value is None else str(value) for value in map(_cell, first)]
         for row in rows:
             yield list(map(_cell, row))
     except SheetError as error:
