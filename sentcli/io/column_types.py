@@ -48,7 +48,7 @@ class ColumnType(NamedTuple):
     look: Look | None
     """How its texts look; None for text."""
     kinds: frozenset[str]
-    """The names of the types of Python that it holds, as for `kind_of`."""
+    """The names of the types of Python that it holds, as for `type_of`."""
 
 
 @cache
@@ -84,7 +84,7 @@ def _narrowest(kinds: set[str]) -> str:
     return TEXT
 
 
-def kind_of(value: object) -> str:
+def type_of(value: object) -> str:
     """Return the name of a value's type: ``long`` for a whole number that a float64 may not hold.
 
     A decimal is a whole number if it has no places behind the point, else a float.
@@ -150,7 +150,7 @@ class Column:
     given_type: str | None = None
     """The type that the user gave, or the output has; None finds it."""
     counts: Counter[str] = field(default_factory=Counter)
-    """How many values are of each `kind_of`, besides texts that may stand for something else."""
+    """How many values are of each `type_of`, besides texts that may stand for something else."""
     firsts: dict[str, str] = field(default_factory=dict)
     """The first value of each kind with its place, in the order in which they came."""
     candidates: list[str] | None = None
@@ -224,7 +224,7 @@ class Column:
 
     def _count(self, value: Any, source: str, line: int) -> None:
         """Take a value that stands for nothing else."""
-        kind = kind_of(value)
+        kind = type_of(value)
         if self.given_type not in (None, TEXT) and kind not in types()[self.given_type].kinds:
             self.wrong.add(value, source, line)
         if kind not in self.counts:

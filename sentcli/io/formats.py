@@ -61,7 +61,11 @@ def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Bat
         "page": _page,
     }
     try:
-        yield from readers[source.format](source, cursor or Cursor())
+        for lines, batch in readers[source.format](source, cursor or Cursor()):
+            for name, value in source.partition:
+                for record in batch:
+                    record.setdefault(name, value)
+            yield lines, batch
     except DAMAGED as error:
         raise _damaged(source, error) from error
 

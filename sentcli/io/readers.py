@@ -20,7 +20,7 @@ from sentcli.io.formats import (
     records,
     say_quoted,
 )
-from sentcli.io.sources import LOOKS, OF_BINARY, Cursor, Look, Source
+from sentcli.io.sources import ANY_LOOK, LOOKS, OF_BINARY, Cursor, Look, Source
 
 _WITH_BYTES = (bytes, list, dict)
 """The types of values that may hold bytes."""
@@ -72,6 +72,8 @@ class RowBatch:
         """Return what texts of a column may stand for."""
         if name in self.typed:
             return frozenset()
+        if name in dict(self.source.partition):
+            return ANY_LOOK
         return LOOKS.get(self.source.format, frozenset())
 
     @property

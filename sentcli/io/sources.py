@@ -100,6 +100,8 @@ class Source(Place):
     """How the file is compressed, one of the values of PACKED, or nothing."""
     page: str = ""
     """The id of the one document that a file of the format ``page`` is: its path in the folder that was named."""
+    partition: tuple[tuple[str, str | None], ...] = ()
+    """The columns that the folders above the file name, such as ``year=2024``, with the text of their one value."""
     without: tuple[str, ...] = ()
     """Columns of a Parquet or Arrow file that are not read, such as vectors."""
     broken: dict[str, DataError] | None = field(default=None, compare=False, repr=False)
@@ -181,6 +183,8 @@ class Source(Place):
         }
         if self.page:
             facts["page"] = self.page.encode("utf-8", "backslashreplace").decode("utf-8")
+        if self.partition:
+            facts["partition"] = dict(self.partition)
         return facts
 
 
