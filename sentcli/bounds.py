@@ -181,6 +181,7 @@ Nulls = Annotated[
     Holds.WORDS,
     Doc("Cells of other columns with this text, such as n/a, are missing values; may be given several times."),
 ]
+Delimiter = Annotated[str | None, Doc("What separates csv, such as ';' or tab; default: told from the file.")]
 PairFields = Annotated[
     str | None,
     Holds.WORDS,

@@ -91,6 +91,7 @@ def read_inputs(
     output: str = "vectors",
     without: tuple[str, ...] = (),
     first_number: int = 0,
+    delimiter: str | None = None,
 ) -> Inputs:
     """Open and survey the input files.
 
@@ -101,11 +102,12 @@ def read_inputs(
         output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
         without: columns that are not read, such as those of vectors.
         first_number: the number of the first row, for the ids of documents that are numbers.
+        delimiter: as for `text_sources`.
 
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
-    found = text_sources(names, input_format, pages=options.cut is not None)
+    found = text_sources(names, input_format, pages=options.cut is not None, delimiter=delimiter)
     sources = [_without_vectors(source, without) for source in found]
     form, target = output_format(output), Path(output).resolve()
     for source in sources:
@@ -168,7 +170,14 @@ def read_checked(
     first_number = 0
     if manifest is not None and writing.append:
         first_number = manifest.records
-    inputs = read_inputs(names, options, reading.input_format, output=output, first_number=first_number)
+    inputs = read_inputs(
+        names,
+        options,
+        reading.input_format,
+        output=output,
+        first_number=first_number,
+        delimiter=reading.delimiter,
+    )
     console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
     say_types(inputs.survey, types)
     default = EncodeSettings.shard_rows

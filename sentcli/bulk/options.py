@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from sentcli.bounds import Flag, Format, IdField, Nulls, Overwrite, TextField, Types
+from sentcli.bounds import Delimiter, Flag, Format, IdField, Nulls, Overwrite, TextField, Types
 from sentcli.io.readers import CutBatch, ReadOptions
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class InputOptions:
     input_format: Format | None = None
     types: Annotated[Types, Flag(metavar="COLUMN=TYPE,...")] = None
     null: Annotated[Nulls, Flag(metavar="TEXT")] = None
+    delimiter: Annotated[Delimiter, Flag(metavar="SIGN")] = None
     on_null: Literal["error", "empty", "skip"] = "error"
     on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
 
@@ -119,6 +120,7 @@ class TextOptions:
     vector_field: Annotated[str | None, Flag(metavar="NAME", needs="output to")] = None
     types: Annotated[Types, Flag(metavar="COLUMN=TYPE,...", needs="output to")] = None
     null: Annotated[Nulls, Flag(metavar="TEXT", needs="output to")] = None
+    delimiter: Annotated[Delimiter, Flag(metavar="SIGN", needs="output to")] = None
     append: Annotated[bool, Flag(needs="output")] = False
 
     @property

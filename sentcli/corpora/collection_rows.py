@@ -184,7 +184,7 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     cut = bulk.passage_rows(
         corpus.model, corpus.load, corpus.passages, lambda spec: spec.prompt_of_documents(corpus.doc_prompt)
     )
-    files = bulk.read_inputs(corpus.names, corpus.text.reading(cut=cut), output="-")
+    files = bulk.read_inputs(corpus.names, corpus.text.reading(cut=cut), output="-", delimiter=corpus.text.delimiter)
     bulk.say_types(files.survey, corpus.text.column_types)
     encoder = load_encoder(corpus.model, corpus.load)
     prompt = encoder.role_prompt("document") if corpus.doc_prompt is None else corpus.doc_prompt

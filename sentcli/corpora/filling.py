@@ -180,7 +180,9 @@ def read_texts(
     first_number = 0
     if manifest and text.append:
         first_number = manifest.records
-    inputs = bulk.read_inputs(names, options, output=output, without=left_out, first_number=first_number)
+    inputs = bulk.read_inputs(
+        names, options, output=output, without=left_out, first_number=first_number, delimiter=text.delimiter
+    )
     bulk.say_types(inputs.survey, text.column_types)
     if given is not None:
         inputs = replace(inputs, vectors=given.column or file_digest(given.place.path))

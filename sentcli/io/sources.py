@@ -100,6 +100,8 @@ class Source(Place):
     """How the file is compressed, one of the values of PACKED, or nothing."""
     page: str = ""
     """The id of the one document that a file of the format ``page`` is: its path in the folder that was named."""
+    delimiter: str | None = None
+    """What separates csv; None tells it from the file."""
     partition: tuple[tuple[str, str | None], ...] = ()
     """The columns that the folders above the file name, such as ``year=2024``, with the text of their one value."""
     without: tuple[str, ...] = ()
@@ -183,6 +185,8 @@ class Source(Place):
         }
         if self.page:
             facts["page"] = self.page.encode("utf-8", "backslashreplace").decode("utf-8")
+        if self.delimiter is not None:
+            facts["delimiter"] = self.delimiter
         if self.partition:
             facts["partition"] = dict(self.partition)
         return facts

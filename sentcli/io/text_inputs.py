@@ -27,7 +27,9 @@ NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
 
 
-def text_sources(names: Iterable[str], file_format: str | None = None, *, pages: bool = False) -> list[Source]:
+def text_sources(
+    names: Iterable[str], file_format: str | None = None, *, pages: bool = False, delimiter: str | None = None
+) -> list[Source]:
     """Find inputs of texts.
 
     Args:
@@ -35,9 +37,10 @@ def text_sources(names: Iterable[str], file_format: str | None = None, *, pages:
             in a store, whose texts are taken, and folders of text files and tables.
         file_format: as for `open_source`.
         pages: take a Markdown file, and each Markdown or text file of a folder, for one document.
+        delimiter: what separates csv; None tells it from each file.
 
     Raises:
-        InputError: if there is no such file, or a folder holds no texts.
+        InputError: if there is no such file, a folder holds no texts, or no file is csv that has a delimiter.
         SentcliError: if a host fails.
     """
     sources: list[Source] = []
@@ -47,7 +50,11 @@ def text_sources(names: Iterable[str], file_format: str | None = None, *, pages:
                 source = replace(open_source(file, file_format), partition=_partition(given, file))
                 if pages and file_format is None:
                     source = _page(source, name)
+                if source.format == "csv":
+                    source = replace(source, delimiter=_sign(delimiter))
                 sources.append(source)
+    if delimiter is not None and not any(source.format == "csv" for source in sources):
+        raise InputError("--delimiter says what separates csv, and no input is csv")
     for source in sources:
         if source.format != "page" and is_markdown(source.path):
             say_once(
@@ -55,6 +62,20 @@ def text_sources(names: Iterable[str], file_format: str | None = None, *, pages:
                 "make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
             )
     return sources
+
+
+def _sign(delimiter: str | None) -> str | None:
+    """Return the one character that separates csv, which the word ``tab`` may stand for.
+
+    Raises:
+        InputError: for anything that cannot separate.
+    """
+    sign = delimiter
+    if delimiter in ("tab", "\\t"):
+        sign = "\t"
+    if sign is not None and (len(sign) != 1 or sign in '"\r\n'):
+        raise InputError(f"--delimiter {delimiter}: give one character, such as ';', or tab")
+    return sign
 
 
 def _partition(name: str, file: str) -> tuple[tuple[str, str | None], ...]:
