@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -284,9 +283,11 @@ def near_equal(texts: Sequence[str]) -> dict[int, frozenset[int]]:
             near[other].add(one)
     groups: dict[int, frozenset[int]] = {}
     for number, text in enumerate(distinct):
-        group = frozenset(chain(positions[text], *(positions[distinct[other]] for other in near.get(number, ()))))
+        group = set(positions[text])
+        for other in near.get(number, ()):
+            group.update(positions[distinct[other]])
         if len(group) > 1:
-            groups |= dict.fromkeys(positions[text], group)
+            groups |= dict.fromkeys(positions[text], frozenset(group))
     return groups
 
 
