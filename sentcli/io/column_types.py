@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentcli.errors import DataError, InputError, nearest
@@ -27,7 +28,7 @@ FEW_NULLS = 3
 """At most so many different values that a given type does not hold may all stand for missing ones."""
 BATCH_VALUES = 16_384
 """How many texts of a column are looked at together."""
-NAMES = {str: "str", bool: "bool", float: "float", list: "list", dict: "dict"}
+NAMES = {str: "str", bool: "bool", float: "float", list: "list", dict: "dict", NoneType: ""}
 """The types of values of which all are of one kind, with its name."""
 PATTERNS: dict[Look, str] = {
     "number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?$",
@@ -85,7 +86,7 @@ def _narrowest(kinds: set[str]) -> str:
 
 
 def type_of(value: object) -> str:
-    """Return the name of a value's type: ``long`` for a whole number that a float64 may not hold.
+    """Return the name of a value's type: ``long`` for a whole number that a float64 may not hold, nothing for None.
 
     A decimal is a whole number if it has no places behind the point, else a float.
     """
@@ -189,16 +190,18 @@ class Column:
             looks = frozenset()
         if looks:
             values, lines = self._without_texts(values, source, lines, looks)
-        value_types = set(map(type, values))
-        if len(value_types) == 1 and self.given_type is None:
-            kind = NAMES.get(value_types.pop())
-            if kind is not None:
-                self.firsts.setdefault(kind, _placed(values[0], source, lines[0]))
-                self.counts[kind] += len(values)
-                return
-        for value, line in zip(values, lines, strict=True):
-            if value is not None:
-                self._count(value, source, line)
+        kinds = list(map(type_of, values))
+        for kind in dict.fromkeys(kinds):
+            if kind and kind not in self.firsts:
+                number = kinds.index(kind)
+                self.firsts[kind] = _placed(values[number], source, lines[number])
+        self.counts.update(filter(None, kinds))
+        self.is_converted = self.is_converted or Decimal in set(map(type, values))
+        if self.given_type not in (None, TEXT):
+            given_kinds = types()[self.given_type].kinds
+            for number, kind in enumerate(kinds):
+                if kind and kind not in given_kinds:
+                    self.wrong.add(values[number], source, lines[number])
 
     def _without_texts(
         self, values: Sequence[Any], source: str, lines: Sequence[int], looks: frozenset[Look]
@@ -221,17 +224,6 @@ class Column:
         if len(self.texts) >= BATCH_VALUES:
             self._look()
         return others, lines_of_others
-
-    def _count(self, value: Any, source: str, line: int) -> None:
-        """Take a value that stands for nothing else."""
-        kind = type_of(value)
-        if self.given_type not in (None, TEXT) and kind not in types()[self.given_type].kinds:
-            self.wrong.add(value, source, line)
-        if kind not in self.counts:
-            self.firsts[kind] = _placed(value, source, line)
-        self.counts[kind] += 1
-        if isinstance(value, Decimal):
-            self.is_converted = True
 
     def kind(self) -> str:
         """Return the name of the type."""

@@ -11,11 +11,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -23,16 +21,11 @@ from sentcli.errors import DataError, required
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sources import BATCH_ROWS, OF_BINARY, Cursor, Source, is_markdown, say_once
-from sentcli.io.text_lines import line_batches, lines_of
+from sentcli.io.text_lines import line_batches
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 _NUMBER = re.compile(r"-?\d+([.,]\d+)?")
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-"""The signs that may separate csv, with their names: semicolons where numbers have decimal commas."""
-_HINT = re.compile(r"sep=([^\r\n])\r?\n?")
-"""The line above the header by which spreadsheets are told what separates csv."""
-
 Record = dict[str, Any]
 Batch = tuple[Sequence[int], list[Record]]
 """Some records with their line or row numbers, from 1."""
@@ -159,8 +152,10 @@ def header(source: Source) -> list[str]:
 
 
 def _csv_header(source: Source) -> list[str]:
+    from sentcli.io.delimiters import csv_reader
+
     try:
-        return next(_csv_reader(source, Cursor()), [])
+        return next(csv_reader(source, Cursor()), [])
     except csv.Error as error:
         raise source.error(f"broken {source.format}: {error}", 1) from error
     except DAMAGED as error:
@@ -170,63 +165,6 @@ def _csv_header(source: Source) -> list[str]:
 def headless(names: Iterable[str]) -> bool:
     """Tell whether names of columns are rather the values of a row: numbers, or sentences of more than four words."""
     return any(_NUMBER.fullmatch(name.strip()) or len(name.split()) > 4 for name in names)
-
-
-def _csv_reader(source: Source, cursor: Cursor) -> Any:
-    """Return the reader of the rows of csv or tsv, from its header on or from where the cursor is."""
-    csv.field_size_limit(2**31 - 1)  # its default of 128 KiB is too small for a long document
-    at_start = not cursor.byte
-    lines = lines_of(source, cursor)
-    if source.format == "tsv":  # as registered with IANA, without quoting: a quotation mark is a normal character
-        return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    first = next(lines_of(source, Cursor()), "")
-    hint = _HINT.fullmatch(first)
-    separator = source.delimiter or (hint and hint[1]) or _separator(source, first)
-    if separator != "," and source.delimiter is None:
-        name = _SEPARATORS.get(separator, repr(separator))
-        say_once(f"{source.name}: its rows are separated by {name}")
-    reader = csv.reader(lines, delimiter=separator, strict=True)
-    if hint and at_start:
-        next(reader)
-    return reader
-
-
-def _separator(source: Source, first: str) -> str:
-    """Return what separates csv: the only sign in its first line that may, else the one by which all rows are alike.
-
-    Raises:
-        DataError: if none or several are.
-    """
-    unquoted = re.sub(r'"[^"]*"', "", first)
-    candidates = tuple(sign for sign in _SEPARATORS if sign in unquoted)
-    if len(candidates) > 1:
-        state = source.path.stat()
-        agreed = _agreed(source, candidates, (state.st_mtime_ns, state.st_size))
-        if len(agreed) != 1:
-            names = " and ".join(_SEPARATORS[sign] for sign in candidates)
-            choices = " or ".join(f"--delimiter {sign!r}" for sign in candidates)
-            problem = f"the header has {names}, and the rows do not tell which of them separates"
-            advice = f"{choices} of encode and index says it, and so does a line sep={candidates[-1]} above the header"
-            raise DataError(source.name, f"{problem}: {advice}", line=1)
-        candidates = agreed
-    return candidates[0] if candidates else ","
-
-
-@cache
-def _agreed(source: Source, candidates: tuple[str, ...], _: tuple[int, int]) -> tuple[str, ...]:
-    """Return the signs with which all rows of csv have as many fields, given what changes when the file does."""
-    agreed = []
-    for sign in candidates:
-        counts: set[int] = set()
-        with suppress(csv.Error):
-            for row in csv.reader(lines_of(source, Cursor()), delimiter=sign, strict=True):
-                if row:  # it is no blank line
-                    counts.add(len(row))
-                if len(counts) > 1:
-                    break
-            else:
-                agreed.append(sign)
-    return tuple(agreed)
 
 
 def say_quoted(source: Source, text: str) -> None:
@@ -250,9 +188,11 @@ def _csv(source: Source, cursor: Cursor) -> Iterator[Batch]:
 
 
 def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
+    from sentcli.io.delimiters import csv_reader
+
     names = header(source)
     before = cursor.line
-    reader = _csv_reader(source, cursor)
+    reader = csv_reader(source, cursor)
     if not before:
         next(reader, None)
     while True:
