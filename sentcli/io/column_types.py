@@ -32,10 +32,12 @@ NAMES = {str: "str", bool: "bool", float: "float", list: "list", dict: "dict", N
 """The types of values of which all are of one kind, with its name."""
 PATTERNS: dict[Look, str] = {
     "number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?$",
+    "shortest number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*[1-9])?([eE][-+]?[0-9]+)?$",
     "bool": r"^(?i:true|false)$",
     "time": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.,+Z-]*)?$",
 }
-"""How values look that may have a type; a number has no leading zero or plus, as numbers of articles or phones may."""
+"""How values look that may have a type; a number has no leading zero or plus, as numbers of articles or phones may,
+and the shortest no zero at its end, as versions may."""
 _LONG = r"^-?[0-9]{16,}$"
 """Whole numbers of which a float64 would lose digits."""
 LARGEST_EXACT = 2**53
@@ -46,8 +48,8 @@ class ColumnType(NamedTuple):
     """A type that a column may have."""
 
     arrow: pa.DataType
-    look: Look | None
-    """How its texts look; None for text."""
+    looks: frozenset[Look]
+    """How its texts may look."""
     kinds: frozenset[str]
     """The names of the types of Python that it holds, as for `type_of`."""
 
@@ -57,14 +59,16 @@ def types() -> dict[str, ColumnType]:
     """Return the types by the names of ``--types``, of those with one look the narrowest first."""
     import pyarrow as pa
 
+    number: frozenset[Look] = frozenset({"number", "shortest number"})
+    time: frozenset[Look] = frozenset({"time"})
     return {
-        "int": ColumnType(pa.int64(), "number", frozenset({"int", "long"})),
-        "float": ColumnType(pa.float64(), "number", frozenset({"int", "float"})),
-        "bool": ColumnType(pa.bool_(), "bool", frozenset({"bool"})),
-        "date": ColumnType(pa.date32(), "time", frozenset({"date"})),
-        "timestamp": ColumnType(pa.timestamp("us"), "time", frozenset({"datetime"})),
-        "timestamp-utc": ColumnType(pa.timestamp("us", "UTC"), "time", frozenset({"datetime-utc"})),
-        TEXT: ColumnType(pa.string(), None, frozenset()),
+        "int": ColumnType(pa.int64(), number, frozenset({"int", "long"})),
+        "float": ColumnType(pa.float64(), number, frozenset({"int", "float"})),
+        "bool": ColumnType(pa.bool_(), frozenset({"bool"}), frozenset({"bool"})),
+        "date": ColumnType(pa.date32(), time, frozenset({"date"})),
+        "timestamp": ColumnType(pa.timestamp("us"), time, frozenset({"datetime"})),
+        "timestamp-utc": ColumnType(pa.timestamp("us", "UTC"), time, frozenset({"datetime-utc"})),
+        TEXT: ColumnType(pa.string(), frozenset(), frozenset()),
     }
 
 
@@ -310,11 +314,12 @@ class Column:
         """Tell whether a type holds all texts of an array, and whether they look like it."""
         import pyarrow.compute as pc
 
-        look = types()[name].look
-        if look not in self.looks:
+        looks = types()[name].looks & self.looks
+        if not looks:
             return False
-        if not pc.all(pc.match_substring_regex(array, PATTERNS[look])).as_py():
-            return False
+        for look in looks:
+            if not pc.all(pc.match_substring_regex(array, PATTERNS[look])).as_py():
+                return False
         if name == "float" and pc.any(pc.match_substring_regex(array, _LONG)).as_py():
             return False
         return _converts(name, array)

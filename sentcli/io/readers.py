@@ -20,7 +20,7 @@ from sentcli.io.formats import (
     records,
     say_quoted,
 )
-from sentcli.io.sources import ANY_LOOK, LOOKS, OF_BINARY, Cursor, Look, Source
+from sentcli.io.sources import LOOKS, OF_BINARY, TYPED_LOOK, Cursor, Look, Source
 
 _WITH_BYTES = (bytes, list, dict)
 """The types of values that may hold bytes."""
@@ -73,7 +73,7 @@ class RowBatch:
         if name in self.typed:
             return frozenset()
         if name in dict(self.source.partition):
-            return ANY_LOOK
+            return TYPED_LOOK
         return LOOKS.get(self.source.format, frozenset())
 
     @property

@@ -63,11 +63,13 @@ BATCH_ROWS = 4096
 """The most rows that are read at a time."""
 OF_BINARY = ("parquet", "arrow", "sheet")
 """The formats that are no text."""
-Look = Literal["number", "bool", "time"]
+Look = Literal["number", "shortest number", "bool", "time"]
 """What a text may look like."""
 ANY_LOOK: frozenset[Look] = frozenset({"number", "bool", "time"})
+TYPED_LOOK: frozenset[Look] = frozenset({"shortest number", "bool", "time"})
+"""What people write: 1.10 is then no number, but a version, while programs write prices so."""
 LOOKS: dict[str, frozenset[Look]] = {
-    "csv": ANY_LOOK, "tsv": ANY_LOOK, "page": ANY_LOOK, "jsonl": frozenset({"time"}),
+    "csv": ANY_LOOK, "tsv": ANY_LOOK, "page": TYPED_LOOK, "jsonl": frozenset({"time"}),
 }  # fmt: skip
 """What the texts of a format may stand for, since it has no other values for them; those of others are texts."""
 BOM = b"\xef\xbb\xbf"

@@ -90,7 +90,7 @@ def _partition(name: str, file: str) -> tuple[tuple[str, str | None], ...]:
     for folder in Path(file).parts[len(above) : -1]:
         column, equals, value = folder.partition("=")
         if column and equals:
-            text = None if value == NO_PARTITION else unquote(value)
+            text = None if value in ("", NO_PARTITION) else unquote(value)
             columns.append((unquote(column), text))
     return tuple(columns)
 

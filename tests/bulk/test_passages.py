@@ -283,6 +283,7 @@ date: 2024-01-05
 draft: yes
 off: NO
 version: 1.10
+half: 0.5
 zip: 01234
 time: 12:30
 n: {number}
@@ -302,12 +303,20 @@ def test_front_matter_is_what_is_written_and_typed_as_csv_is(tiny_bert, tmp_path
     call = ("encode", pages, "-m", tiny_bert, "--backend", "torch", "--passages", "-o")
     done = invoke(*call, tmp_path / "out.jsonl", check=0)
     row = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
-    written = {"date": "2024-01-05", "draft": "yes", "off": "NO", "version": 1.1, "zip": "01234", "time": "12:30"}
+    written = {
+        "date": "2024-01-05",
+        "draft": "yes",
+        "off": "NO",
+        "version": "1.10",
+        "half": 0.5,
+        "zip": "01234",
+        "time": "12:30",
+    }
     written |= {"n": "7", "tags": "a, 1.0", "place": {"at": "1.10"}, "none": None, "title": ""}
     assert {key: row[key] for key in written} == written
-    assert "version float" in done.stderr and "'unknown'" in done.stderr and "b.md" in done.stderr
-    invoke(*call, tmp_path / "text.jsonl", "--types", "version=text", check=0)
-    assert json.loads((tmp_path / "text.jsonl").read_text().splitlines()[0])["version"] == "1.10"
+    assert "half float" in done.stderr and "'unknown'" in done.stderr and "b.md" in done.stderr
+    invoke(*call, tmp_path / "text.jsonl", "--types", "version=float", check=0)
+    assert json.loads((tmp_path / "text.jsonl").read_text().splitlines()[0])["version"] == 1.1
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n"
