@@ -198,7 +198,7 @@ def ids_here(documents, condition):
 
 
 @pytest.mark.parametrize("writer", [pytest.param(name, marks=SLOW.get(name, ())) for name in WRITERS])
-@examples(100)
+@examples(40)
 @given(drawn=st.data())
 def test_conditions_give_the_rows_that_duckdb_gives_on_the_same_file(writer, drawn):
     kinds, rows = drawn.draw(tables())
