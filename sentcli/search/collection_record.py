@@ -103,8 +103,17 @@ class Record:
         Raises:
             InputError: which names the differences between the collection `title`, which has this record, and the rows.
         """
-        if changed := self.differences(other):
-            raise InputError(f"{title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
+        changed = self.differences(other)
+        if not changed:
+            return
+        types = []
+        for name, (_, kind) in self.columns.items():
+            if name in other.columns and other.columns[name][1] != kind:
+                types.append(f"{name}={kind}")
+        advice = "--overwrite makes it anew"
+        if types:
+            advice = f"--types {','.join(types)} reads these columns as they are there, and {advice}"
+        raise InputError(f"{title} holds other rows: {'; '.join(changed)}. {advice}")
 
     @staticmethod
     def measured(recall: Mapping[str, Any]) -> dict[str, Any]:
