@@ -168,6 +168,20 @@ class Flag:
 
 TextField = Annotated[str, Holds.WORDS, Doc("Column that holds the text.")]
 IdField = Annotated[str | None, Holds.WORDS, Doc("Column that holds the id: id, else _id, else the row number.")]
+Types = Annotated[
+    list[str] | None,
+    Holds.WORDS,
+    Doc(
+        "Types of other columns, such as year=int,code=text; default: what all values of the column are. One of text, "
+        "int, float, bool, date, timestamp, timestamp-utc."
+    ),
+]
+Nulls = Annotated[
+    list[str] | None,
+    Holds.WORDS,
+    Doc("Cells of other columns with this text, such as n/a, are missing values; may be given several times."),
+]
+Delimiter = Annotated[str | None, Doc("What separates csv, such as ';' or tab; default: told from the file.")]
 PairFields = Annotated[
     str | None,
     Holds.WORDS,

@@ -188,9 +188,9 @@ def _groups(query_set: QuerySet) -> list[int]:
     places = query_set.documents.places
     firsts: list[int] = []
     seconds: list[int] = []
-    for position, others in query_set.near_equal.items():
-        firsts += [position] * len(others)
-        seconds += others
+    for group in {id(group): group for group in query_set.near_equal.values()}.values():
+        firsts += [min(group)] * len(group)
+        seconds += group
     relevant = []
     for query in query_set.queries:
         positions = [places[key] for key in query.relevant]
@@ -234,8 +234,8 @@ def _near_copies(training: Sequence[str], queries: dict[str, str]) -> list[str]:
     known = {plain(text) for text in training}
     copies = []
     for place, (key, text) in enumerate(queries.items(), len(training)):
-        others = near.get(place, set())
-        if plain(text) in known or any(other < len(training) for other in others):
+        group = near.get(place, {place})
+        if plain(text) in known or min(group) < len(training):
             copies.append(key)
     return copies
 

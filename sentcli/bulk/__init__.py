@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         manifest_of,
         read_checked,
         read_inputs,
+        say_types,
         shard_rows_of,
         single_model,
     )
@@ -53,7 +54,16 @@ if TYPE_CHECKING:
 FILES = {
     "encode": ("EncodeSummary", "encode_files", "open_encoder", "store_files"),
     "engine": ("EncodeSettings", "EncodeTexts", "parse_devices"),
-    "files": ("Inputs", "check_target", "manifest_of", "read_checked", "read_inputs", "shard_rows_of", "single_model"),
+    "files": (
+        "Inputs",
+        "check_target",
+        "manifest_of",
+        "read_checked",
+        "read_inputs",
+        "say_types",
+        "shard_rows_of",
+        "single_model",
+    ),
     "passages": ("facts_of", "passage_rows"),
     "stored_texts": ("open_stored_texts",),
     "update": ("Changes", "dry_run"),
@@ -76,6 +86,7 @@ __all__ = [
     "passage_rows",
     "read_checked",
     "read_inputs",
+    "say_types",
     "shard_rows_of",
     "single_model",
     "store_files",

@@ -95,6 +95,7 @@ def read_inputs(
     output: str = "vectors",
     without: tuple[str, ...] = (),
     first_number: int = 0,
+    delimiter: str | None = None,
 ) -> Inputs:
     """Open and survey the input files.
 
@@ -105,11 +106,12 @@ def read_inputs(
         output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
         without: columns that are not read, such as those of vectors.
         first_number: the number of the first row, for the ids of documents that are numbers.
+        delimiter: as for `text_sources`.
 
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
-    found = text_sources(names, input_format, pages=options.cut is not None)
+    found = text_sources(names, input_format, pages=options.cut is not None, delimiter=delimiter)
     sources = [_without_vectors(source, without) for source in found]
     form, target = output_format(output), Path(output).resolve()
     for source in sources:
@@ -172,10 +174,16 @@ def read_checked(
     first_number = 0
     if manifest is not None and writing.append:
         first_number = manifest.records
-    inputs = read_inputs(names, options, reading.input_format, output=output, first_number=first_number)
+    inputs = read_inputs(
+        names,
+        options,
+        reading.input_format,
+        output=output,
+        first_number=first_number,
+        delimiter=reading.delimiter,
+    )
     console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
-    _check_types(types, inputs.survey)
-    _say_types(inputs.survey)
+    say_types(inputs.survey, types)
     default = EncodeSettings.shard_rows
     if update or manifest is not None:
         default = shard_rows_of(output)
@@ -188,24 +196,24 @@ def shard_rows_of(output: str) -> int:
     return EncodeSettings.shard_rows if manifest is None else manifest.shard_rows
 
 
-def _check_types(types: Mapping[str, str], survey: Survey) -> None:
-    """Refuse types of columns that are not there."""
+def say_types(survey: Survey, given: Mapping[str, str]) -> None:
+    """Say which types the columns have, and which stay text although many of their values are something else.
+
+    Raises:
+        InputError: if types were given for columns that are not there.
+    """
     columns = survey.column_types
-    for name in types:
+    for name in given:
         if name not in columns:
             has = ", ".join(columns) or "none besides id and text"
             hint = nearest(name, list(columns))
             raise InputError(f"--types {name}: there is no such column{hint}; there is {has}")
-
-
-def _say_types(survey: Survey) -> None:
-    """Say which types the columns have, and which stay text although most of their values are something else."""
     types = [f"{name} {kind}" for name, kind in survey.column_type_names.items() if name in survey.column_types]
     if types:
         console.note(f"types of the columns: {', '.join(types)} (--types chooses others)")
     for name, odd in survey.mixed.items():
         if name in survey.column_types:
-            problem = f"most of its values are of another type, but not {odd}"
+            problem = f"half of its values or more are of another type, but not {odd}"
             console.warn(f"column {name!r} stays text: {problem} (--null TEXT names missing values)")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from sentcli.bounds import Flag, Format, Holds, IdField, Overwrite, TextField
+from sentcli.bounds import Delimiter, Flag, Format, IdField, Nulls, Overwrite, TextField, Types
+from sentcli.io.readers import CutBatch, ReadOptions
 
 if TYPE_CHECKING:
     from sentcli.encoder.vector_facts import Passages
@@ -19,9 +22,6 @@ class InputOptions:
 
     Attributes:
         input_format: Read every input as this, whatever its suffix.
-        types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of
-            text, int, float, bool, date, timestamp, timestamp-utc.
-        null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
     """
@@ -29,8 +29,9 @@ class InputOptions:
     text_field: TextField = "text"
     id_field: IdField = None
     input_format: Format | None = None
-    types: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="COLUMN=TYPE,...")] = None
-    null: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
+    types: Annotated[Types, Flag(metavar="COLUMN=TYPE,...")] = None
+    null: Annotated[Nulls, Flag(metavar="TEXT")] = None
+    delimiter: Annotated[Delimiter, Flag(metavar="SIGN")] = None
     on_null: Literal["error", "empty", "skip"] = "error"
     on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
 
@@ -117,4 +118,37 @@ class TextOptions:
     text_field: Annotated[TextField, Flag(needs="output to")] = "text"
     id_field: Annotated[IdField, Flag(needs="output to")] = None
     vector_field: Annotated[str | None, Flag(metavar="NAME", needs="output to")] = None
+    types: Annotated[Types, Flag(metavar="COLUMN=TYPE,...", needs="output to")] = None
+    null: Annotated[Nulls, Flag(metavar="TEXT", needs="output to")] = None
+    delimiter: Annotated[Delimiter, Flag(metavar="SIGN", needs="output to")] = None
     append: Annotated[bool, Flag(needs="output")] = False
+
+    @property
+    def column_types(self) -> dict[str, str]:
+        """The types of columns that are given.
+
+        Raises:
+            InputError: for other words.
+        """
+        if not self.types:
+            return {}
+        from sentcli.io.column_types import parse_types
+
+        return parse_types(self.types)
+
+    def reading(
+        self, known_types: Mapping[str, str] = MappingProxyType({}), cut: CutBatch | None = None
+    ) -> ReadOptions:
+        """Return how the files are read.
+
+        Args:
+            known_types: the types of columns that the output has.
+            cut: cuts documents into passages, which are the rows then.
+        """
+        return ReadOptions(
+            self.text_field,
+            self.id_field,
+            nulls=tuple(self.null or []),
+            types={**known_types, **self.column_types},
+            cut=cut,
+        )

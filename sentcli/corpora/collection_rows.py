@@ -133,17 +133,17 @@ def read_rows(corpus: CollectionInput) -> CollectionRows:
 
 def _stored(corpus: CollectionInput) -> CollectionRows | None:
     """Return the rows of a directory or file that `encode` wrote; None for files of texts."""
-    from sentcli.io.readers import ReadOptions
     from sentcli.search.vector_file import open_stored
 
-    read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field)
-    field = corpus.text.vector_field
+    text = corpus.text
+    field = text.vector_field
     if field is not None and len(corpus.names) != 1:
         raise InputError("--vector-field goes with a single table")
-    stored = open_stored(corpus.names[0], None, read_options, field=field) if len(corpus.names) == 1 else None
+    stored = open_stored(corpus.names[0], None, text.reading(), field=field) if len(corpus.names) == 1 else None
     if stored is None:
         return None
     origin = stored.origin
+    _check_types(text, stored)
     if origin.output_dtype in ("int8", "binary"):
         raise InputError(f"{corpus.names[0]} holds vectors in {origin.output_dtype}: give the full ones")
     facts = _facts_of(stored, corpus)
@@ -169,6 +169,17 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
     cells = (block.columns for block, _ in blocks())
     record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema, cells)
     return CollectionRows(len(stored.rows), record, ids, blocks, encodes=False)
+
+
+def _check_types(text: TextOptions, stored: StoredVectors) -> None:
+    """Refuse types of columns that have theirs, or are not there."""
+    from sentcli.search.condition_reader import check_column
+
+    origin = stored.origin
+    if origin.known and (text.types or text.null):
+        raise InputError(f"{origin.name} was written by encode, and its columns have their types: no --types or --null")
+    for name in text.column_types:
+        check_column(name, stored.rows.schema, origin.name, "--types")
 
 
 def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
@@ -199,15 +210,14 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
     from sentcli.encoder import load_encoder
-    from sentcli.io.readers import ReadOptions
 
     if corpus.model is None:
         raise InputError("files of text are encoded first: give the model with -m")
     cut = bulk.passage_rows(
         corpus.model, corpus.load, corpus.passages, lambda spec: spec.prompt_of_documents(corpus.doc_prompt)
     )
-    read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field, cut=cut)
-    files = bulk.read_inputs(corpus.names, read_options, output="-")
+    files = bulk.read_inputs(corpus.names, corpus.text.reading(cut=cut), output="-", delimiter=corpus.text.delimiter)
+    bulk.say_types(files.survey, corpus.text.column_types)
     encoder = load_encoder(corpus.model, corpus.load)
     prompt = encoder.role_prompt("document") if corpus.doc_prompt is None else corpus.doc_prompt
     facts = VectorFacts.of(encoder, prompt, passages=bulk.facts_of(cut))

@@ -74,7 +74,6 @@ def fill(
 def _open_given(files: Sequence[str], text: TextOptions) -> VectorFile | None:
     """Return the vectors that the input holds already, or None if it is text."""
     from sentcli.io.folder import local_place
-    from sentcli.io.readers import ReadOptions
     from sentcli.search.vector_file import VectorFile, vectors_in
 
     if len(files) != 1 or files[0] == "-":
@@ -88,7 +87,7 @@ def _open_given(files: Sequence[str], text: TextOptions) -> VectorFile | None:
     found = vectors_in(place, text.vector_field)
     if found is None:
         return None
-    return VectorFile.open(place, options=ReadOptions(text.text_field, text.id_field), column=found.column)
+    return VectorFile.open(place, options=text.reading(), column=found.column)
 
 
 def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder | None, doc_prompt: str | None) -> None:
@@ -160,7 +159,6 @@ def read_texts(
     """
     from sentcli import bulk
     from sentcli.io.digests import file_digest
-    from sentcli.io.readers import ReadOptions
     from sentcli.io.vector_columns import EMBEDDING
 
     given = None
@@ -178,11 +176,14 @@ def read_texts(
     types = manifest.types if manifest else {}
     names = files if given is None else given.text_files()
     left_out = () if given is None or given.column is None else (given.column, EMBEDDING)
-    options = ReadOptions(text.text_field, text.id_field, types=types, cut=cut)
+    options = text.reading(types, cut)
     first_number = 0
     if manifest and text.append:
         first_number = manifest.records
-    inputs = bulk.read_inputs(names, options, output=output, without=left_out, first_number=first_number)
+    inputs = bulk.read_inputs(
+        names, options, output=output, without=left_out, first_number=first_number, delimiter=text.delimiter
+    )
+    bulk.say_types(inputs.survey, text.column_types)
     if given is not None:
         inputs = replace(inputs, vectors=given.column or file_digest(given.place.path))
     settings = bulk.EncodeSettings(

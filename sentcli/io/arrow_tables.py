@@ -125,7 +125,10 @@ def records_of(batch: Any) -> list[dict[str, Any]]:
 def _in_python(column: Any) -> list[Any]:
     """Return the values of a column; nanoseconds would be objects of pandas where that is installed."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     plain = _to_microseconds(column.type)
     try:
         if plain != column.type:

@@ -147,9 +147,9 @@ class Survey:
     column_types: dict[str, Any] = field(default_factory=dict)
     """The Arrow type of each column besides id and text."""
     casts: dict[str, Any] = field(default_factory=dict)
-    """The Arrow type of each column that has texts to be converted."""
+    """The Arrow type of each column that has values to be converted to it."""
     column_type_names: dict[str, str] = field(default_factory=dict)
-    """The type that was found in the texts of each column of CSV and TSV files, by its name."""
+    """The name of the type that was found for each column of the inputs."""
     mixed: dict[str, str] = field(default_factory=dict)
     """The columns that stay text because they mix values of a type with others, with the first other value."""
     repeated_ids: int = 0
@@ -196,8 +196,9 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
             columns = Columns(options.types)
         for name in names:
             assert columns is not None
-            values, untyped = batch.column(name), batch.is_untyped(name)
-            columns.extend(name, values, batch.source.name, batch.lines, untyped=untyped)
+            column = columns[name]
+            column.is_made = name in batch.typed
+            column.extend(batch.column(name), batch.source.name, batch.lines, batch.looks(name))
     if columns is not None:
         _add_types(surveyed, columns)
     if id_hashes:
@@ -210,16 +211,15 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
 
 def _add_types(surveyed: Survey, columns: Columns) -> None:
     """Write the types of the columns into a survey."""
-    from sentcli.io.column_types import TEXT, name_of
+    from sentcli.io.column_types import TEXT, types
 
-    surveyed.column_types = columns.types()
-    for name, column in columns.texts.items():
-        kind = surveyed.column_types[name]
-        kind_name = name_of(kind)
-        if kind_name != TEXT:
-            surveyed.casts[name] = kind
-        if name not in columns.given_types:
-            surveyed.column_type_names[name] = kind_name
+    for name, kind in columns.types().items():
+        column = columns[name]
+        surveyed.column_types[name] = types()[kind].arrow
+        if column.is_converted and kind != TEXT:
+            surveyed.casts[name] = types()[kind].arrow
+        if column.given_type is None and not column.is_made:
+            surveyed.column_type_names[name] = kind
         if column.mixed:
             surveyed.mixed[name] = column.mixed
 

@@ -1,15 +1,22 @@
-"""The types of a table's columns: CSV and TSV name none, so they are found in the values of the whole column."""
+"""The types of a table's columns, found in all values of each, whatever the format of the file.
+
+A format says what its values are, and what its texts may stand for besides: those of CSV and of front matter for
+numbers, true and false, dates and times, those of JSON for dates and times, those of Parquet for nothing else.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.sources import ANY_LOOK, Look
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,16 +27,17 @@ NAMED_VALUES = 10
 FEW_NULLS = 3
 """At most so many different values that a given type does not hold may all stand for missing ones."""
 BATCH_VALUES = 16_384
-"""How many values of a column are looked at together."""
-PLAIN = {str, bool, int, float, NoneType}
-"""The types of values whose kind is their type, unless a whole number is large."""
-PATTERNS = {
+"""How many texts of a column are looked at together."""
+NAMES = {str: "str", bool: "bool", float: "float", list: "list", dict: "dict", NoneType: ""}
+"""The types of values of which all are of one kind, with its name."""
+PATTERNS: dict[Look, str] = {
     "number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?$",
+    "shortest number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*[1-9])?([eE][-+]?[0-9]+)?$",
     "bool": r"^(?i:true|false)$",
-    "time": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?$",
+    "time": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.,+Z-]*)?$",
 }
-"""How values look that may have a type; a number has no leading zero or plus, as numbers of articles or phones may."""
-_TYPED = "|".join(f"({look})" for look in PATTERNS.values())
+"""How values look that may have a type; a number has no leading zero or plus, as numbers of articles or phones may,
+and the shortest no zero at its end, as versions may."""
 _LONG = r"^-?[0-9]{16,}$"
 """Whole numbers of which a float64 would lose digits."""
 LARGEST_EXACT = 2**53
@@ -40,10 +48,10 @@ class ColumnType(NamedTuple):
     """A type that a column may have."""
 
     arrow: pa.DataType
-    look: str
-    """How its texts look, a key of PATTERNS; empty for text."""
+    looks: frozenset[Look]
+    """How its texts may look."""
     kinds: frozenset[str]
-    """The names of the types of Python that it holds, as for `kinds_of`."""
+    """The names of the types of Python that it holds, as for `type_of`."""
 
 
 @cache
@@ -51,14 +59,16 @@ def types() -> dict[str, ColumnType]:
     """Return the types by the names of ``--types``, of those with one look the narrowest first."""
     import pyarrow as pa
 
+    number: frozenset[Look] = frozenset({"number", "shortest number"})
+    time: frozenset[Look] = frozenset({"time"})
     return {
-        "int": ColumnType(pa.int64(), "number", frozenset({"int", "long"})),
-        "float": ColumnType(pa.float64(), "number", frozenset({"int", "float"})),
-        "bool": ColumnType(pa.bool_(), "bool", frozenset({"bool"})),
-        "date": ColumnType(pa.date32(), "time", frozenset({"date"})),
-        "timestamp": ColumnType(pa.timestamp("us"), "time", frozenset({"datetime"})),
-        "timestamp-utc": ColumnType(pa.timestamp("us", "UTC"), "time", frozenset({"datetime-utc"})),
-        TEXT: ColumnType(pa.string(), "", frozenset()),
+        "int": ColumnType(pa.int64(), number, frozenset({"int", "long"})),
+        "float": ColumnType(pa.float64(), number, frozenset({"int", "float"})),
+        "bool": ColumnType(pa.bool_(), frozenset({"bool"}), frozenset({"bool"})),
+        "date": ColumnType(pa.date32(), time, frozenset({"date"})),
+        "timestamp": ColumnType(pa.timestamp("us"), time, frozenset({"datetime"})),
+        "timestamp-utc": ColumnType(pa.timestamp("us", "UTC"), time, frozenset({"datetime-utc"})),
+        TEXT: ColumnType(pa.string(), frozenset(), frozenset()),
     }
 
 
@@ -70,25 +80,33 @@ def name_of(kind: Any) -> str:
     return TEXT
 
 
-def arrow_type(kinds: set[str]) -> Any:
-    """Return the narrowest Arrow type that holds values of these `kinds_of`; text holds any value, as JSON."""
+def _narrowest(kinds: set[str]) -> str:
+    """Return the name of the narrowest type that holds values of these kinds; text holds any value, as JSON."""
     if kinds:
-        for named in types().values():
+        for name, named in types().items():
             if kinds <= named.kinds:
-                return named.arrow
-    return types()[TEXT].arrow
+                return name
+    return TEXT
 
 
-def kinds_of(value: object) -> set[str]:
-    """Return the name of a value's type, ``long`` for an integer beyond float64's precision, nothing for None."""
-    if value is None:
-        return set()
-    if type(value) is int and abs(value) > LARGEST_EXACT:  # a float64 holds smaller integers, too
-        return {"long" if -(2**63) <= value < 2**63 else "other"}
-    name = type(value).__name__
-    if name == "datetime" and getattr(value, "tzinfo", None) is not None:
-        name = "datetime-utc"
-    return {name}
+def type_of(value: object) -> str:
+    """Return the name of a value's type: ``long`` for a whole number that a float64 may not hold, nothing for None.
+
+    A decimal is a whole number if it has no places behind the point, else a float.
+    """
+    name = NAMES.get(type(value))
+    if name is not None:
+        return name
+    if isinstance(value, Decimal):
+        exponent = value.as_tuple().exponent
+        if not isinstance(exponent, int) or exponent < 0:
+            return "float"
+        value = int(value)
+    if type(value) is int and abs(value) > LARGEST_EXACT:
+        return "long" if -(2**63) <= value < 2**63 else "other"
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return "datetime-utc"
+    return type(value).__name__
 
 
 def parse_types(items: Sequence[str]) -> dict[str, str]:
@@ -131,98 +149,185 @@ class Offenders:
 
 @dataclass
 class Column:
-    """The texts in a column, read once from the first to the last, and the types that hold all of them."""
+    """The values of a column, read once from the first to the last, and the types that hold all of them."""
 
     name: str
     given_type: str | None = None
     """The type that the user gave, or the output has; None finds it."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many values are of each `type_of`, besides texts that may stand for something else."""
+    firsts: dict[str, str] = field(default_factory=dict)
+    """The first value of each kind with its place, in the order in which they came."""
     candidates: list[str] | None = None
-    """The names of the types that hold all values so far, the narrowest first; None before the first value."""
+    """The names of the types that hold all texts so far, the narrowest first; None before the first one."""
     filled: int = 0
-    """The number of values that are not empty."""
+    """The number of texts that may stand for something else."""
     typed: int = 0
-    """The number of values that look like a number, a date, true or false."""
+    """The number of those that look like it."""
     odd: str = ""
-    """The first value that no type holds with those before it, and its place."""
+    """The first text that no type holds with those before it, else the first one, and its place."""
     wrong: Offenders = field(default_factory=Offenders)
     """The values that the given type does not hold."""
-    values: list[str] = field(default_factory=list)
-    """Values that are not looked at yet."""
+    is_converted: bool = False
+    """Whether it has values that become others when they get the type of the column."""
+    is_made: bool = False
+    """Whether it is no column of the input, but one that passages have."""
+    texts: list[str] = field(default_factory=list)
+    """Texts that are not looked at yet."""
     places: list[tuple[str, int]] = field(default_factory=list)
     """The input and the line of each."""
+    looks: frozenset[Look] = frozenset()
+    """What they may stand for."""
 
-    def add(self, value: str, source: str, line: int) -> None:
-        """Take a value at a place; an empty one is a missing value."""
-        if value:
-            self.values.append(value)
-            self.places.append((source, line))
-            if len(self.values) == BATCH_VALUES:
-                self._look()
+    def extend(self, values: Sequence[Any], source: str, lines: Sequence[int], looks: frozenset[Look]) -> None:
+        """Take values at their lines.
+
+        Args:
+            values: of the column, None where one is missing.
+            source: the name of the input.
+            lines: the line of each.
+            looks: what texts may stand for; if for anything, an empty one is a missing value.
+        """
+        if self.given_type is not None:
+            looks = ANY_LOOK
+        elif self.candidates == [] and not self.typed:  # its texts are texts
+            looks = frozenset()
+        if looks:
+            values, lines = self._without_texts(values, source, lines, looks)
+        kinds = list(map(type_of, values))
+        for kind in dict.fromkeys(kinds):
+            if kind and kind not in self.firsts:
+                number = kinds.index(kind)
+                self.firsts[kind] = _placed(values[number], source, lines[number])
+        self.counts.update(filter(None, kinds))
+        self.is_converted = self.is_converted or Decimal in set(map(type, values))
+        if self.given_type not in (None, TEXT):
+            given_kinds = types()[self.given_type].kinds
+            for number, kind in enumerate(kinds):
+                if kind and kind not in given_kinds:
+                    self.wrong.add(values[number], source, lines[number])
+
+    def _without_texts(
+        self, values: Sequence[Any], source: str, lines: Sequence[int], looks: frozenset[Look]
+    ) -> tuple[list[Any], list[int]]:
+        """Keep the texts among some values to look at them, and return the other values with their lines."""
+        if looks != self.looks:
+            self._look()
+            self.looks = looks
+        others: list[Any] = []
+        lines_of_others: list[int] = []
+        for value, line in zip(values, lines, strict=True):
+            if value and isinstance(value, str):
+                self.texts.append(value)
+                self.places.append((source, line))
+            elif value == "" and looks == ANY_LOOK:
+                self.is_converted = True
+            else:
+                others.append(value)
+                lines_of_others.append(line)
+        if len(self.texts) >= BATCH_VALUES:
+            self._look()
+        return others, lines_of_others
 
     def kind(self) -> str:
         """Return the name of the type."""
         self._look()
         if self.given_type is not None:
             return self.given_type
+        kinds = set(self.counts)
+        if self.filled:
+            kinds |= self._kinds_of_texts()
+        return _narrowest(kinds)
+
+    def _kinds_of_texts(self) -> set[str]:
+        """Return the kinds of the values that the texts stand for."""
         if not self.candidates:
-            return TEXT
-        return self.candidates[0]
+            return {"str"}
+        narrowest = self.candidates[0]
+        if narrowest != "int":
+            return set(types()[narrowest].kinds - {"int"})
+        if "float" in self.candidates:
+            return {"int"}
+        return {"long"}
 
     @property
     def mixed(self) -> str:
-        """Where the column mixes values of a type with others, so that it stays text: the first other value."""
-        if self.given_type is None and not self.candidates and 2 * self.typed > self.filled:
-            return self.odd
-        return ""
+        """Where values of a type are mixed with others, so that the column is text: the first other value."""
+        if self.given_type is not None or self.kind() != TEXT:
+            return ""
+        typed = self.typed
+        for kind, count in self.counts.items():
+            if _narrowest({kind}) != TEXT:
+                typed += count
+        if not typed or 2 * typed < self.filled + self.counts.total():
+            return ""
+        together: set[str] = set()
+        for kind, first in self.firsts.items():
+            together.add(kind)
+            if _narrowest(together) == TEXT:
+                return first
+        return self.odd
 
     def _look(self) -> None:
-        """Look at the values that were added since the last time."""
+        """Look at the texts that were added since the last time."""
         import pyarrow as pa
 
-        if self.values and self.given_type != TEXT:
-            array = pa.array(self.values, pa.string())
-            if self.given_type is not None:
-                self._check_given(self.given_type, array)
-            elif self.candidates != [] or self.typed:
-                self._narrow(array)
-            self.filled += len(array)
-        self.values = []
+        if self.texts:
+            self.is_converted = True
+            if self.given_type != TEXT:
+                array = pa.array(self.texts, pa.string())
+                if self.given_type is not None:
+                    self._check_given(self.given_type, array)
+                else:
+                    self._narrow(array)
+                self.filled += len(array)
+        self.texts = []
         self.places = []
 
     def _check_given(self, given: str, array: Any) -> None:
-        """Note the values of an array that the given type does not hold."""
+        """Note the texts of an array that the given type does not hold."""
         if _converts(given, array):
             return
         for number, place in enumerate(self.places):
             if not _converts(given, array[number : number + 1]):
-                self.wrong.add(self.values[number], *place)
+                self.wrong.add(self.texts[number], *place)
 
     def _narrow(self, array: Any) -> None:
-        """Leave the candidates that hold all values of an array, and count those that look like one of a type."""
+        """Leave the candidates that hold all texts of an array, and count those that look like one of a type."""
         import pyarrow.compute as pc
 
         before = self.candidates
         if before is None:
-            before = [name for name in types() if name != TEXT and _holds(name, array[:1])]
-        self.candidates = [name for name in before if _holds(name, array)]
-        if not self.candidates and not self.odd:
+            before = [name for name in types() if self._holds(name, array[:1])]
+        self.candidates = [name for name in before if self._holds(name, array)]
+        if self.filled == 0:
+            self.odd = _placed(self.texts[0], *self.places[0])
+        if before and not self.candidates:
             number = 0
-            while before and number < len(array) - 1 and _holds(before[-1], array[number : number + 1]):
+            while number < len(array) - 1 and self._holds(before[-1], array[number : number + 1]):
                 number += 1
-            source, line = self.places[number]
-            self.odd = f"{self.values[number]!r} ({source}, line {line})"
-        self.typed += pc.sum(pc.match_substring_regex(array, _TYPED)).as_py() or 0
+            self.odd = _placed(self.texts[number], *self.places[number])
+        for look in self.looks:
+            self.typed += pc.sum(pc.match_substring_regex(array, PATTERNS[look])).as_py()
+
+    def _holds(self, name: str, array: Any) -> bool:
+        """Tell whether a type holds all texts of an array, and whether they look like it."""
+        import pyarrow.compute as pc
+
+        looks = types()[name].looks & self.looks
+        if not looks:
+            return False
+        for look in looks:
+            if not pc.all(pc.match_substring_regex(array, PATTERNS[look])).as_py():
+                return False
+        if name == "float" and pc.any(pc.match_substring_regex(array, _LONG)).as_py():
+            return False
+        return _converts(name, array)
 
 
-def _holds(name: str, array: Any) -> bool:
-    """Tell whether a type holds all texts of an array, and whether they look like it."""
-    import pyarrow.compute as pc
-
-    if not pc.all(pc.match_substring_regex(array, PATTERNS[types()[name].look])).as_py():
-        return False
-    if name == "float" and pc.any(pc.match_substring_regex(array, _LONG)).as_py():
-        return False
-    return _converts(name, array)
+def _placed(value: object, source: str, line: int) -> str:
+    """Return a value with its place."""
+    return f"{value!r:.60} ({source}, line {line})"
 
 
 def _converts(name: str, array: Any) -> bool:
@@ -237,14 +342,17 @@ def _converts(name: str, array: Any) -> bool:
 
 
 def cast(values: list[Any], kind: Any) -> list[Any]:
-    """Return the values of a column with its texts as values of an Arrow type; an empty text is None."""
+    """Return the values of a column with texts and decimals as values of an Arrow type; an empty text is None."""
     import pyarrow as pa
 
     texts = [value for value in values if isinstance(value, str) and value]
     converted = iter(pa.array(texts, pa.string()).cast(kind).to_pylist())
+    of_decimal: type[float] = float if pa.types.is_floating(kind) else int
     result: list[Any] = []
     for value in values:
-        if not isinstance(value, str):
+        if isinstance(value, Decimal):
+            result.append(of_decimal(value))
+        elif not isinstance(value, str):
             result.append(value)
         else:
             result.append(next(converted) if value else None)
@@ -257,97 +365,44 @@ class Columns:
 
     given_types: Mapping[str, str] = field(default_factory=dict)
     """The types that the user gave, or the output has, by the names of columns."""
-    texts: dict[str, Column] = field(default_factory=dict)
-    """The columns that have texts to be converted."""
-    kinds: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The kinds of all other values of each column."""
-    wrong: defaultdict[str, Offenders] = field(default_factory=lambda: defaultdict(Offenders))
-    """The values of JSON Lines or Parquet that the given type of their column does not hold."""
+    by_name: dict[str, Column] = field(default_factory=dict)
 
-    def extend(self, name: str, values: Sequence[Any], source: str, lines: Sequence[int], *, untyped: bool) -> None:
-        """Take values at their lines; `untyped`: texts of their format may stand for values of other types."""
-        given = self.given_types.get(name)
-        kinds = self.kinds[name]
-        are_texts_typed = untyped or given is not None
-        if not are_texts_typed:
-            value_types = set(map(type, values))
-            if value_types <= PLAIN and not _are_long(values, value_types):
-                kinds |= {kind.__name__ for kind in value_types if kind is not NoneType}
-                return
-        for value, line in zip(values, lines, strict=True):
-            if are_texts_typed and isinstance(value, str):
-                self._column(name).add(value, source, line)
-                continue
-            value_kinds = kinds_of(value)
-            if given not in (None, TEXT) and not value_kinds <= types()[given].kinds:
-                self.wrong[name].add(value, source, line)
-            kinds |= value_kinds
+    def __getitem__(self, name: str) -> Column:
+        """Return a column, which is empty at first."""
+        if name not in self.by_name:
+            self.by_name[name] = Column(name, self.given_types.get(name))
+        return self.by_name[name]
 
-    def _column(self, name: str) -> Column:
-        """Return the texts of a column, which are none at first."""
-        if name not in self.texts:
-            self.texts[name] = Column(name, self.given_types.get(name))
-        return self.texts[name]
-
-    def types(self) -> dict[str, Any]:
-        """Return the Arrow type of each column.
+    def types(self) -> dict[str, str]:
+        """Return the name of the type of each column.
 
         Raises:
             DataError: for values that given types do not hold, of all columns.
         """
-        arrow_types = {name: self._type(name) for name in self.kinds}
-        of_texts = {name: column.wrong for name, column in self.texts.items()}
-        problems = []
-        for name, offenders in (*self.wrong.items(), *of_texts.items()):
-            if offenders.counts:
-                problems.append((name, offenders))
+        kinds = {name: column.kind() for name, column in self.by_name.items()}
+        problems = [column for column in self.by_name.values() if column.wrong.counts]
         if problems:
-            raise self._refused(problems)
-        return arrow_types
-
-    def _refused(self, problems: Sequence[tuple[str, Offenders]]) -> DataError:
-        """Return the error that names every column with values that its given type does not hold."""
-        listed: list[str] = []
-        options: dict[str, None] = {}
-        are_texts = True
-        for name, offenders in problems:
-            for value in offenders.counts:
-                options[f"--null {value}"] = None
-                are_texts = are_texts and value.startswith("'")
-            places = ", ".join(offenders.places)
-            more = offenders.counts.total() - NAMED_VALUES
-            if more > 0:
-                places += f", and {more:,} more"
-            listed.append(f"{name!r} is {places}, no {self.given_types[name]}")
-        problem = "; ".join(listed)
-        if len(options) <= FEW_NULLS and are_texts:
-            problem += f"; {' '.join(options)} makes these missing values"
-        source, line = problems[0][1].first
-        return DataError(source, problem, line=line)
-
-    def _type(self, name: str) -> Any:
-        """Return the Arrow type of a column, from its texts in CSV files and from the kinds of its other values."""
-        texts = self.texts.get(name)
-        kinds = self.kinds[name]
-        kind = TEXT
-        if texts is not None:
-            kind = texts.kind()  # which looks at the last values
-        if name in self.given_types:
-            return types()[self.given_types[name]].arrow
-        if texts is None or not texts.filled:
-            return arrow_type(kinds)
-        if kind == TEXT:
-            return types()[TEXT].arrow
-        if kind != "int":
-            return arrow_type(kinds | (types()[kind].kinds - {"int"}))
-        if texts.candidates and "float" in texts.candidates:
-            return arrow_type(kinds | {"int"})
-        return arrow_type(kinds | {"long"})
+            raise _refused(problems)
+        return kinds
 
 
-def _are_long(values: Sequence[Any], value_types: set[type]) -> bool:
-    """Tell whether one of some values is a whole number that a float64 may not hold."""
-    if int not in value_types:
-        return False
-    numbers = [value for value in values if type(value) is int]
-    return min(numbers) < -LARGEST_EXACT or max(numbers) > LARGEST_EXACT
+def _refused(problems: Sequence[Column]) -> DataError:
+    """Return the error that names every column with values that its given type does not hold."""
+    listed: list[str] = []
+    options: dict[str, None] = {}
+    are_texts = True
+    for column in problems:
+        offenders = column.wrong
+        for value in offenders.counts:
+            options[f"--null {value}"] = None
+            are_texts = are_texts and value.startswith("'")
+        places = ", ".join(offenders.places)
+        more = offenders.counts.total() - NAMED_VALUES
+        if more > 0:
+            places += f", and {more:,} more"
+        listed.append(f"{column.name!r} is {places}, no {column.given_type}")
+    problem = "; ".join(listed)
+    if len(options) <= FEW_NULLS and are_texts:
+        problem += f"; {' '.join(options)} makes these missing values"
+    source, line = problems[0].wrong.first
+    return DataError(source, problem, line=line)

@@ -14,21 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from sentcli.errors import DataError, required
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sources import BATCH_ROWS, OF_BINARY, Cursor, Source, is_markdown, say_once
-from sentcli.io.text_lines import line_batches, lines_of
+from sentcli.io.text_lines import line_batches
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 _NUMBER = re.compile(r"-?\d+([.,]\d+)?")
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-"""The signs that may separate csv, with their names: semicolons where numbers have decimal commas."""
-
 Record = dict[str, Any]
 Batch = tuple[Sequence[int], list[Record]]
 """Some records with their line or row numbers, from 1."""
@@ -61,7 +58,11 @@ def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Bat
         "page": _page,
     }
     try:
-        yield from readers[source.format](source, cursor or Cursor())
+        for lines, batch in readers[source.format](source, cursor or Cursor()):
+            for name, value in source.partition:
+                for record in batch:
+                    record.setdefault(name, value)
+            yield lines, batch
     except DAMAGED as error:
         raise _damaged(source, error) from error
 
@@ -123,7 +124,7 @@ def _page(source: Source, cursor: Cursor) -> Iterator[Batch]:
     for batch in line_batches(source, Cursor()):
         lines.extend(line.removesuffix("\r") for line in batch)
     cursor.line = 1
-    page = PageContent.parse("\n".join(lines), source.path)
+    page = PageContent.parse("\n".join(lines), source)
     if is_markdown(source.path) and begins_with_facts(page.text):
         say_once(f"{source.name}: its front matter is neither YAML nor TOML, and is taken for text")
     yield [1], [{"id": source.page, "text": page.text, **page.facts}]
@@ -151,8 +152,10 @@ def header(source: Source) -> list[str]:
 
 
 def _csv_header(source: Source) -> list[str]:
+    from sentcli.io.delimiters import csv_reader
+
     try:
-        return next(_csv_reader(source, Cursor()), [])
+        return next(csv_reader(source, Cursor()), [])
     except csv.Error as error:
         raise source.error(f"broken {source.format}: {error}", 1) from error
     except DAMAGED as error:
@@ -162,25 +165,6 @@ def _csv_header(source: Source) -> list[str]:
 def headless(names: Iterable[str]) -> bool:
     """Tell whether names of columns are rather the values of a row: numbers, or sentences of more than four words."""
     return any(_NUMBER.fullmatch(name.strip()) or len(name.split()) > 4 for name in names)
-
-
-def _csv_reader(source: Source, cursor: Cursor) -> Any:
-    """Return the reader of the rows of csv or tsv; what separates csv is told from the first line of the file."""
-    csv.field_size_limit(2**31 - 1)  # its default of 128 KiB is too small for a long document
-    lines = lines_of(source, cursor)
-    if source.format == "tsv":  # as registered with IANA, without quoting: a quotation mark is a normal character
-        return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    if cursor.byte:
-        first = next(lines_of(source, Cursor()), "")
-    else:
-        first = next(lines, "")
-        if first:
-            lines = chain([first], lines)
-    unquoted = re.sub(r'"[^"]*"', "", first)
-    separator = max(_SEPARATORS, key=unquoted.count)
-    if separator != ",":
-        say_once(f"{source.name}: the first line is separated by {_SEPARATORS[separator]}, so all lines are read so")
-    return csv.reader(lines, delimiter=separator, strict=True)
 
 
 def say_quoted(source: Source, text: str) -> None:
@@ -204,9 +188,11 @@ def _csv(source: Source, cursor: Cursor) -> Iterator[Batch]:
 
 
 def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
+    from sentcli.io.delimiters import csv_reader
+
     names = header(source)
     before = cursor.line
-    reader = _csv_reader(source, cursor)
+    reader = csv_reader(source, cursor)
     if not before:
         next(reader, None)
     while True:
@@ -232,11 +218,24 @@ def _sheet(source: Source, cursor: Cursor) -> Iterator[Batch]:
 def _sheet_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
     names = header(source)
     before = max(cursor.line, 1)  # the header is a row, too
+    width = max((place for place, name in enumerate(names, 1) if name), default=0)
+    unnamed: int | None = None
     for number, row in enumerate(islice(_sheet_rows(source), before, None), before + 1):
         cursor.line = number
-        if any(cell is not None for cell in row):
-            cells = zip(names, row, strict=False)
-            yield number, {name: cell for name, cell in cells if name}
+        record: Record = {name: cell for name, cell in zip(names, row, strict=False) if name}
+        filled = [place for place, cell in enumerate(row) if cell is not None]
+        for place in filled:
+            if place < width and names[place]:
+                continue
+            if place >= width or unnamed not in (None, place):
+                problem = f"{row[place]!r:.60} in column {place + 1}, which the header in row 1 does not name"
+                source.refuse(source.error(problem, number))
+                break
+            unnamed = place
+            record[""] = row[place]  # as csv has it
+        else:
+            if filled:
+                yield number, record
 
 
 def _sheet_rows(source: Source) -> Iterator[list[Any]]:
@@ -252,7 +251,7 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
             say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
         first = next(rows, None)
         if first is not None:
-            yield [str(_cell(value) or "") for value in first]
+            yield ["" if value is None else str(value) for value in map(_cell, first)]
         for row in rows:
             yield list(map(_cell, row))
     except SheetError as error:

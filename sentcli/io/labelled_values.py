@@ -109,7 +109,7 @@ def read_score(value: Any, _: str, __: Mapping[str, float]) -> float:
     number = number_of(value)
     if number is None:
         hint = "; --kind binary takes labels" if sure_label(value) is not None else ""
-        raise ValueError(f"the score {value!r} is not a number{hint}")
+        raise ValueError(f"the score {value!r:.60} is not a number{hint}")
     return number
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sentcli.errors import DataError
+from sentcli.io.forms import refuse_deep
+from sentcli.io.places import Place
 from sentcli.io.sources import is_markdown
 
+MOST_MATTER = 65_536
+"""The most characters that the aliases of front matter may make of it."""
+NO_VALUE = ("", "~", "null", "Null", "NULL")
+"""What YAML writes for a missing value."""
 FRONT_MATTER = re.compile(r"---[ \t]*\n(.{,65536}?)\n---[ \t]*(\n|$)", re.DOTALL)
 """YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
 TOML_MATTER = re.compile(r"\+\+\+[ \t]*\n(.{,65536}?)\n\+\+\+[ \t]*(\n|$)", re.DOTALL)
@@ -99,17 +105,21 @@ class PageContent:
 
     text: str
     facts: dict[str, Any]
-    """Values by their names; of those that are lists or objects the text."""
+    """Values by their names; those of YAML are texts as they are written."""
 
     @classmethod
-    def parse(cls, content: str, path: Path) -> PageContent:
+    def parse(cls, content: str, file: Path | Place) -> PageContent:
         """Read the content of a file, whose lines end with line feeds.
 
         A page without a title in its front matter has its first heading for one, a text its file's name.
+
+        Raises:
+            DataError: as for `front_matter`.
         """
-        if not is_markdown(path):
-            return cls(content, {"title": words_of_name(path)})
-        stated, text = front_matter(content)
+        place = Place.of(file)
+        if not is_markdown(place.path):
+            return cls(content, {"title": words_of_name(place.path)})
+        stated, text = front_matter(content, place.name)
         facts: dict[str, Any] = {}
         for name, value in stated.items():
             facts[free_name(str(name))] = _cell(value)
@@ -120,15 +130,24 @@ class PageContent:
         return cls(text, facts)
 
 
-def front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
-    """Return what the front matter of a Markdown file says, if it has one, and the text behind it."""
-    for pattern, value_of in ((FRONT_MATTER, yaml_value), (TOML_MATTER, _toml_value)):
+def front_matter(content: str, name: str) -> tuple[Mapping[Any, Any], str]:
+    """Return what the front matter of a Markdown file says, if it has one, and the text behind it.
+
+    Args:
+        content: of the file.
+        name: of the file, for errors.
+
+    Raises:
+        DataError: if it names a key twice, or aliases make far more of it than is written.
+    """
+    for pattern, value_of in ((FRONT_MATTER, _yaml_value), (TOML_MATTER, _toml_value)):
         found = pattern.match(content)
         if found is None:
             continue
         try:
-            stated = value_of(found[1])
-        except ValueError:  # a rule above a text
+            stated = value_of(found[1], name)
+            refuse_deep(stated)
+        except (ValueError, RecursionError):  # a rule above a text
             continue
         if not isinstance(stated, Mapping):
             stated = {}
@@ -136,7 +155,7 @@ def front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
     return {}, content
 
 
-def _toml_value(text: str) -> Any:
+def _toml_value(text: str, _: str) -> Any:
     """Return the value of a text of TOML."""
     import tomllib
 
@@ -162,12 +181,10 @@ def words_of_name(path: Path) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value of YAML as one of a table, in which a column has one type: lists and objects become text."""
-    if value is None or isinstance(value, str | bool | int | float | date | datetime):
-        return value
-    if isinstance(value, list | tuple | set) and all(isinstance(item, str) for item in value):
+    """Return a value of front matter as one of a table: a list of texts in one text."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
-    return str(value)
+    return value
 
 
 def headings(text: str) -> list[Heading]:
@@ -273,19 +290,65 @@ def plain_words(tokens: Sequence[Any]) -> str:
     return " ".join(text.split())
 
 
-def yaml_value(text: str) -> Any:
-    """Return the value of a YAML text; its values are texts where one is not what its tag says, or no date.
+def _yaml_value(text: str, name: str) -> Any:
+    """Return the value of a YAML text, of which every scalar is a text as it is written, or None for none.
 
     Raises:
         ValueError: if it is no YAML.
+        DataError: if a key stands twice, or aliases make far more of it than is written.
     """
-    import yaml
+    from ruamel.yaml import YAML
 
-    for loader in (yaml.SafeLoader, yaml.BaseLoader):
-        try:
-            return yaml.load(text, loader)
-        except (yaml.reader.ReaderError, yaml.scanner.ScannerError, yaml.parser.ParserError, RecursionError) as error:
-            raise ValueError("no YAML") from error
-        except Exception as error:  # of what makes a value: KeyError, IndexError, AttributeError, ValueError and others
-            failed = error
-    raise ValueError("no YAML") from failed
+    try:
+        node = YAML(typ="base", pure=True).compose(text)
+    except Exception as error:  # of YAMLError, what the library fails at, and too many levels
+        raise ValueError("no YAML") from error
+    try:
+        return _Written(name).value(node)
+    except RecursionError:  # an alias inside of what it stands for
+        raise _multiplied(name) from None
+
+
+def _multiplied(name: str) -> DataError:
+    problem = f"the aliases of its front matter stand for more than {MOST_MATTER:,} characters: write them out"
+    return DataError(name, problem)
+
+
+@dataclass
+class _Written:
+    """Makes values of what the nodes of YAML say."""
+
+    name: str
+    """That of the file."""
+    size: int = 0
+    """The characters so far, with those that aliases stand for, and as many more as there are nodes."""
+
+    def value(self, node: Any) -> Any:
+        """Return the value of a node.
+
+        Raises:
+            DataError: as for `_yaml_value`.
+        """
+        if node is None:
+            return None
+        self.size += 1
+        if self.size > MOST_MATTER:
+            raise _multiplied(self.name)
+        if node.id == "sequence":
+            return [self.value(item) for item in node.value]
+        if node.id == "mapping":
+            return self._mapping(node)
+        self.size += len(node.value)
+        if node.style is None and node.value in NO_VALUE:
+            return None
+        return node.value
+
+    def _mapping(self, node: Any) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(self.value(key_node))
+            if key in values:
+                line = key_node.start_mark.line + 2  # behind the rule
+                raise DataError(self.name, f"its front matter has the key {key!r} twice: delete one of them", line=line)
+            values[key] = self.value(value_node)
+        return values

@@ -20,7 +20,7 @@ from sentcli.io.formats import (
     records,
     say_quoted,
 )
-from sentcli.io.sources import OF_BINARY, Cursor, Source
+from sentcli.io.sources import LOOKS, OF_BINARY, TYPED_LOOK, Cursor, Look, Source
 
 _WITH_BYTES = (bytes, list, dict)
 """The types of values that may hold bytes."""
@@ -68,9 +68,13 @@ class RowBatch:
     typed: frozenset[str] = frozenset()
     """The columns whose values have their types, whatever the format of the file."""
 
-    def is_untyped(self, name: str) -> bool:
-        """Tell whether the values of a column are texts of which it is not known what they stand for."""
-        return self.source.format in ("csv", "tsv") and name not in self.typed
+    def looks(self, name: str) -> frozenset[Look]:
+        """Return what texts of a column may stand for."""
+        if name in self.typed:
+            return frozenset()
+        if name in dict(self.source.partition):
+            return TYPED_LOOK
+        return LOOKS.get(self.source.format, frozenset())
 
     @property
     def read(self) -> int:

@@ -63,6 +63,15 @@ BATCH_ROWS = 4096
 """The most rows that are read at a time."""
 OF_BINARY = ("parquet", "arrow", "sheet")
 """The formats that are no text."""
+Look = Literal["number", "shortest number", "bool", "time"]
+"""What a text may look like."""
+ANY_LOOK: frozenset[Look] = frozenset({"number", "bool", "time"})
+TYPED_LOOK: frozenset[Look] = frozenset({"shortest number", "bool", "time"})
+"""What people write: 1.10 is then no number, but a version, while programs write prices so."""
+LOOKS: dict[str, frozenset[Look]] = {
+    "csv": ANY_LOOK, "tsv": ANY_LOOK, "page": TYPED_LOOK, "jsonl": frozenset({"time"}),
+}  # fmt: skip
+"""What the texts of a format may stand for, since it has no other values for them; those of others are texts."""
 BOM = b"\xef\xbb\xbf"
 WIDE = {
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
@@ -93,6 +102,10 @@ class Source(Place):
     """How the file is compressed, one of the values of PACKED, or nothing."""
     page: str = ""
     """The id of the one document that a file of the format ``page`` is: its path in the folder that was named."""
+    delimiter: str | None = None
+    """What separates csv; None tells it from the file."""
+    partition: tuple[tuple[str, str | None], ...] = ()
+    """The columns that the folders above the file name, such as ``year=2024``, with the text of their one value."""
     without: tuple[str, ...] = ()
     """Columns of a Parquet or Arrow file that are not read, such as vectors."""
     broken: dict[str, DataError] | None = field(default=None, compare=False, repr=False)
@@ -174,6 +187,10 @@ class Source(Place):
         }
         if self.page:
             facts["page"] = self.page.encode("utf-8", "backslashreplace").decode("utf-8")
+        if self.delimiter is not None:
+            facts["delimiter"] = self.delimiter
+        if self.partition:
+            facts["partition"] = dict(self.partition)
         return facts
 
 

@@ -6,9 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from glob import has_magic
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from sentcli.errors import InputError
 from sentcli.io.packed import unpacked_name
@@ -20,10 +22,14 @@ if TYPE_CHECKING:
 
 OF_MODELS = ("config.json", "modules.json")
 """Files by which the folder of a model is known, whose vocabulary is a text file, too."""
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The value in the name of a folder whose rows have none."""
 PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
 
 
-def text_sources(names: Iterable[str], file_format: str | None = None, *, pages: bool = False) -> list[Source]:
+def text_sources(
+    names: Iterable[str], file_format: str | None = None, *, pages: bool = False, delimiter: str | None = None
+) -> list[Source]:
     """Find inputs of texts.
 
     Args:
@@ -31,18 +37,24 @@ def text_sources(names: Iterable[str], file_format: str | None = None, *, pages:
             in a store, whose texts are taken, and folders of text files and tables.
         file_format: as for `open_source`.
         pages: take a Markdown file, and each Markdown or text file of a folder, for one document.
+        delimiter: what separates csv; None tells it from each file.
 
     Raises:
-        InputError: if there is no such file, or a folder holds no texts.
+        InputError: if there is no such file, a folder holds no texts, or no file is csv that has a delimiter.
         SentcliError: if a host fails.
     """
     sources: list[Source] = []
-    for name in input_files(names):
-        for file in _files(name, pages=pages):
-            source = open_source(file, file_format)
-            if pages and file_format is None:
-                source = _page(source, name)
-            sources.append(source)
+    for given in names:
+        for name in input_files([given]):
+            for file in _files(name, pages=pages):
+                source = replace(open_source(file, file_format), partition=_partition(given, file))
+                if pages and file_format is None:
+                    source = _page(source, name)
+                if source.format == "csv":
+                    source = replace(source, delimiter=_sign(delimiter))
+                sources.append(source)
+    if delimiter is not None and not any(source.format == "csv" for source in sources):
+        raise InputError("--delimiter says what separates csv, and no input is csv")
     for source in sources:
         if source.format != "page" and is_markdown(source.path):
             say_once(
@@ -50,6 +62,37 @@ def text_sources(names: Iterable[str], file_format: str | None = None, *, pages:
                 "make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
             )
     return sources
+
+
+def _sign(delimiter: str | None) -> str | None:
+    """Return the one character that separates csv, which the word ``tab`` may stand for.
+
+    Raises:
+        InputError: for anything that cannot separate.
+    """
+    sign = delimiter
+    if delimiter in ("tab", "\\t"):
+        sign = "\t"
+    if sign is not None and (len(sign) != 1 or sign in '"\r\n'):
+        raise InputError(f"--delimiter {delimiter}: give one character, such as ';', or tab")
+    return sign
+
+
+def _partition(name: str, file: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the columns that folders such as ``year=2024`` name, as Hive, Spark and DuckDB write them.
+
+    Args:
+        name: of a folder, or a pattern: folders below it are looked at.
+        file: one of its files.
+    """
+    above = list(takewhile(lambda part: not has_magic(part), Path(name).parts))
+    columns: list[tuple[str, str | None]] = []
+    for folder in Path(file).parts[len(above) : -1]:
+        column, equals, value = folder.partition("=")
+        if column and equals:
+            text = None if value in ("", NO_PARTITION) else unquote(value)
+            columns.append((unquote(column), text))
+    return tuple(columns)
 
 
 def _page(source: Source, name: str) -> Source:

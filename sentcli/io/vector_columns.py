@@ -132,7 +132,10 @@ def _of_records(source: Source, column: str) -> list[Array]:
         values = record.get(column)
         if not isinstance(values, list) or not set(map(type, values)) <= {int, float}:
             raise source.error(f"{column!r} is no list of numbers", line)
-        row = np.array(values, np.float32)
+        try:
+            row = np.array(values, np.float32)
+        except OverflowError:
+            raise source.error(f"{column!r} has a number that is larger than any float", line) from None
         if rows and len(row) != len(rows[0]):
             raise source.error(f"{column!r} has {len(row)} numbers, and {len(rows[0])} before", line)
         rows.append(row)

@@ -115,7 +115,14 @@ class Record:
             InputError: which names the differences between the collection `title`, which has this record, and the rows.
         """
         if changed := self.differences(other):
-            raise InputError(f"{title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
+            types = []
+            for name, (_, kind) in self.columns.items():
+                if name in other.columns and other.columns[name][1] not in (kind, NULL):
+                    types.append(f"{name}={kind}")
+            advice = "--overwrite makes it anew"
+            if types:
+                advice = f"--types {','.join(types)} reads these columns as they are there, and {advice}"
+            raise InputError(f"{title} holds other rows: {'; '.join(changed)}. {advice}")
         kinds = {name: kind for name, (_, kind) in self.columns.items()}
         for name, (_, kind) in other.columns.items():
             if kind != NULL:

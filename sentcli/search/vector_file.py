@@ -85,6 +85,8 @@ class VectorFile(StoredVectors):
             column = column or EMBEDDING
         if column is not None:
             arrays, settings = _read_table(place, column)
+            if not settings:  # whole numbers of a table are numbers, and bits are what encode says of its own
+                arrays = [array.astype(np.float32) if array.dtype.kind in "iu" else array for array in arrays]
         else:
             array, record = ALONE[suffix](place)
             arrays = [array]
@@ -92,7 +94,7 @@ class VectorFile(StoredVectors):
         _check_vectors(place, arrays, may_be_empty=column is not None)
         first = arrays[0]
         dtype = first.dtype
-        if not settings and dtype == np.uint8:  # encode writes this type and the next for no other vectors
+        if not settings and dtype == np.uint8:  # encode writes this type and the next to .npy for no other vectors
             settings = {"output_dtype": "binary"}
         elif not settings and dtype == np.int8:
             settings = {"output_dtype": "int8"}

@@ -31,13 +31,20 @@ def link_target(page: str, address: str) -> PageAnchor | None:
     return page, unquote(parts.fragment)
 
 
-def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]:
+def sections(text: str, name: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]:
     """Yield heading, anchor, text and links (words, address) of each section of a Markdown file.
 
     The anchor is the one that GitHub gives; the part before the first heading has none, and has the title of the front
     matter as its heading.
+
+    Args:
+        text: of the file.
+        name: of the file, for errors.
+
+    Raises:
+        DataError: as for `front_matter`.
     """
-    stated, text = front_matter(text)
+    stated, text = front_matter(text, name)
     title = ""
     if isinstance(stated.get("title"), str):
         title = stated["title"].strip()

@@ -69,8 +69,8 @@ class QuerySet:
     documents: Documents
     left_out: dict[str, int]
     """The number of queries by the reason."""
-    near_equal: Mapping[int, set[int]]
-    """The positions of documents that are equal or nearly, by that of each document that has some."""
+    near_equal: Mapping[int, frozenset[int]]
+    """What `near_equal` returned for the documents."""
 
 
 def structural_queries(documents: Documents, corpus: str, limit: int, seed: int) -> QuerySet:
@@ -109,7 +109,7 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
             groups[query_words].append(candidate)
         else:
             left_out[problem] += 1
-    usable: list[tuple[Candidate, set[int]]] = []
+    usable: list[tuple[Candidate, frozenset[int]]] = []
     for group in groups.values():
         first = group[0]
         relevant = with_near_equal(first.document, neighbours)
@@ -241,21 +241,26 @@ def _joined(text_words: Sequence[str]) -> str:
     return "\0" + "\0".join(text_words) + "\0"
 
 
-def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
-    """Return the positions of the equal and nearly equal texts of each text that has some.
+def near_equal(texts: Sequence[str]) -> dict[int, frozenset[int]]:
+    """Return for the position of each text that has equal or nearly equal ones their positions with its own.
 
-    Pairs are proposed by the cosine of their hashed word counts, through the search of ``analyze duplicates``, and
-    share at least `LEAST_SHARED` of their sequences of `SHINGLE` words.
+    Equal texts have one set together, so that many of them take no more time than different ones. Other pairs are
+    proposed by the cosine of their hashed word counts, through the search of ``analyze duplicates``, and share at least
+    `LEAST_SHARED` of their sequences of `SHINGLE` words.
     """
     from sklearn.feature_extraction.text import HashingVectorizer
 
     from sentcli.search.pairs import MOST_PAIRS, expected_pairs, pairs_above
     from sentcli.search.searcher import build
 
+    positions: dict[str, list[int]] = defaultdict(list)
+    for position, text in enumerate(texts):
+        positions[text].append(position)
+    distinct = list(positions)
     hashing = HashingVectorizer(analyzer=words, n_features=WORD_VECTOR, dtype=np.float32)
     vectors = []
-    for start in range(0, len(texts), BLOCK):
-        block = texts[start : start + BLOCK]
+    for start in range(0, len(distinct), BLOCK):
+        block = distinct[start : start + BLOCK]
         vectors.append(hashing.transform(block).toarray())
     all_vectors = np.concatenate(vectors)
     searcher = build("flat", all_vectors)
@@ -263,10 +268,10 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
     expected = expected_pairs(searcher, least)
     if expected.pairs > MOST_PAIRS:
         least = expected.proposed
-    with console.counting("comparing", len(texts)) as progress:
+    with console.counting("comparing", len(distinct)) as progress:
         pairs = pairs_above(searcher, least, progress)
     near: dict[int, set[int]] = defaultdict(set)
-    sequences = cache(lambda position: _sequences(texts[position]))
+    sequences = cache(lambda number: _sequences(distinct[number]))
     firsts = pairs.first.tolist()
     seconds = pairs.second.tolist()
     for one, other in zip(firsts, seconds, strict=True):
@@ -276,12 +281,19 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
         if shared >= LEAST_SHARED * len(first | second):
             near[one].add(other)
             near[other].add(one)
-    return near
+    groups: dict[int, frozenset[int]] = {}
+    for number, text in enumerate(distinct):
+        group = set(positions[text])
+        for other in near.get(number, ()):
+            group.update(positions[distinct[other]])
+        if len(group) > 1:
+            groups |= dict.fromkeys(positions[text], frozenset(group))
+    return groups
 
 
-def with_near_equal(position: int, near: Mapping[int, set[int]]) -> set[int]:
+def with_near_equal(position: int, near: Mapping[int, frozenset[int]]) -> frozenset[int]:
     """Return the position of a document with those of its near-equal ones, of which `near_equal` returned all."""
-    return {position, *near.get(position, ())}
+    return near.get(position) or frozenset({position})
 
 
 def _sequences(text: str) -> set[tuple[str, ...]]:

@@ -124,7 +124,7 @@ def _add_sections(
 ) -> list[tuple[str, PageAnchor]]:
     """Add the sections of a Markdown file as documents, with their positions, and return the links of the file."""
     links = []
-    for heading, anchor, body, section_links in sections(text):
+    for heading, anchor, body, section_links in sections(text, source.name):
         for words, address in section_links:
             target = link_target(page, address)
             if target is not None:

@@ -45,6 +45,7 @@ def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str,
     if judgements:
         (folder / JUDGEMENTS).parent.mkdir()
         write_tsv(folder / JUDGEMENTS, [("query-id", "corpus-id", "score"), *judgements])
+    near = query_set.near_equal
     manifest = SetManifest(
         trust=trust,
         queries_from=dict(structures),
@@ -52,7 +53,7 @@ def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str,
         queries=len(queries),
         judgements=len(judgements),
         left_out=query_set.left_out,
-        near_equal_pairs=sum(map(len, query_set.near_equal.values())) // 2,
+        near_equal_pairs=(sum(map(len, near.values())) - len(near)) // 2,
         made_from=documents.origins,
         taken=documents.taken,
         settings=settings,

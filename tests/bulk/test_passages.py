@@ -278,6 +278,80 @@ def test_front_matter_of_yaml_and_toml_is_read_and_other_is_named(matter, tiny_b
         assert row["text"] == "The cat sat."
 
 
+WRITTEN_PAGE = """---
+date: 2024-01-05
+draft: yes
+off: NO
+version: 1.10
+half: 0.5
+zip: 01234
+time: 12:30
+n: {number}
+tags: [a, 1.0]
+place: {{at: 1.10}}
+none: ~
+---
+The cat sat.
+"""
+
+
+def test_front_matter_is_what_is_written_and_typed_as_csv_is(tiny_bert, tmp_path, invoke):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "a.md").write_text(WRITTEN_PAGE.format(number=7))
+    (pages / "b.md").write_text(WRITTEN_PAGE.format(number="unknown"))
+    call = ("encode", pages, "-m", tiny_bert, "--backend", "torch", "--passages", "-o")
+    done = invoke(*call, tmp_path / "out.jsonl", check=0)
+    row = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    written = {
+        "date": "2024-01-05",
+        "draft": "yes",
+        "off": "NO",
+        "version": "1.10",
+        "half": 0.5,
+        "zip": "01234",
+        "time": "12:30",
+    }
+    written |= {"n": "7", "tags": "a, 1.0", "place": {"at": "1.10"}, "none": None, "title": ""}
+    assert {key: row[key] for key in written} == written
+    assert "half float" in done.stderr and "'unknown'" in done.stderr and "b.md" in done.stderr
+    invoke(*call, tmp_path / "text.jsonl", "--types", "version=float", check=0)
+    assert json.loads((tmp_path / "text.jsonl").read_text().splitlines()[0])["version"] == 1.1
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n"
+for before, after in zip("abcdefg", "bcdefgh", strict=True):
+    BOMB += f"{after}: &{after} [{', '.join([f'*{before}'] * 9)}]\n"
+REFUSED = {
+    "year: 1\nb: 2\nyear: 2\n": "line 4",
+    "a:\n  k: 1\n  k: 2\n": "line 4",
+    BOMB: "aliases",
+    BOMB + "a: *h\n": "a",
+    "x: &x\n  y: *x\n": "aliases",
+}
+
+
+@pytest.mark.parametrize("matter", REFUSED, ids=range(len(REFUSED)))
+@pytest.mark.parametrize("verb", ["encode", "make-set"])
+def test_front_matter_that_loses_or_multiplies_values_is_refused_with_its_file(
+    verb, matter, tiny_bert, tmp_path, invoke
+):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "a.md").write_text(f"---\n{matter}---\nThe cat sat.\n")
+    call = ("encode", pages, "-m", tiny_bert, "--passages", "-o", tmp_path / "out.jsonl")
+    if verb == "make-set":
+        call = ("data", "make-set", pages, "-o", tmp_path / "set")
+    failed = invoke(*call, check=2)
+    assert f"{pages / 'a.md'}" in failed.stderr and REFUSED[matter] in failed.stderr and "defect" not in failed.stderr
+
+
+def test_aliases_of_a_few_values_are_read(tiny_bert, tmp_path, invoke):
+    (tmp_path / "a.md").write_text("---\na: &a [x, y]\nb: *a\n---\nThe cat sat.\n")
+    invoke("encode", tmp_path / "a.md", "-m", tiny_bert, "--passages", "-o", tmp_path / "out.jsonl", check=0)
+    assert json.loads((tmp_path / "out.jsonl").read_text())["b"] == "x, y"
+
+
 def as_cut_by_an_earlier_version(folder):
     """Take out of a manifest that its pages were cut at headings, and the last rows, as if there were fewer."""
     path = folder / "manifest.json"

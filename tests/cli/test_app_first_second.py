@@ -17,7 +17,7 @@ MOST = 60
 """The most modules of sentcli on this path."""
 NOT_NEEDED = {
     "pydantic", "pydantic_core", "tomllib", "filelock", "torch", "transformers", "pandas", "pyarrow", "scipy",
-    "sklearn", "safetensors", "huggingface_hub", "fsspec", "aiohttp", "yaml", "jinja2", "matplotlib",
+    "sklearn", "safetensors", "huggingface_hub", "fsspec", "aiohttp", "yaml", "ruamel", "jinja2", "matplotlib",
     "rich.progress", "rich.table", "multiprocessing",
 }  # fmt: skip
 RUN = """

@@ -250,10 +250,10 @@ def test_the_workflow_of_the_documentation_runs(searched, minilm, tmp_path):
     import subprocess
     import sys
 
-    import yaml
+    from ruamel.yaml import YAML
 
     page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text("utf-8")
-    workflow = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    workflow = YAML(typ="safe", pure=True).load(page.partition("```yaml\n")[2].partition("```")[0])
     (step,) = [step["run"] for step in workflow["jobs"]["search"]["steps"] if step.get("run", "").startswith("sentcli")]
     shutil.copytree(searched, tmp_path / "notes-set")
 

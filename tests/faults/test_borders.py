@@ -39,10 +39,9 @@ def test_whatever_yaml_raises_is_no_error_of_a_command(error, tmp_path, monkeypa
     def fail(*arguments):
         raise error
 
-    monkeypatch.setattr("yaml.SafeLoader.get_single_data", fail)
     (tmp_path / "a.md").write_text("---\ntitle: My title\n---\na text\n")
     assert read_documents([str(tmp_path)]).titles == ["My title"]
-    monkeypatch.setattr("yaml.BaseLoader.get_single_data", fail)
+    monkeypatch.setattr("ruamel.yaml.YAML.compose", fail)
     assert read_documents([str(tmp_path)]).texts[-1] == "a text"
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from sentcli.errors import InputError
 from sentcli.io.formats import headless
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_values import label_words, repeating, value_kind
@@ -20,7 +21,15 @@ from sentcli.search.words import FOLDED, PATTERNS, separated
 from sentcli.testset.documents import SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
 from sentcli.testset.markdown import sections
-from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, texts_without, words
+from sentcli.testset.queries import (
+    WORD_AND_SIGNS,
+    Candidate,
+    near_equal,
+    problem_of,
+    structural_queries,
+    texts_without,
+    words,
+)
 from sentcli.testset.written import _query
 
 
@@ -89,11 +98,32 @@ MATTER = {
     "digits": repeated("1", before="---\nat: ", after="\n---\n"),
     "quotes": repeated("''", before="---\nat: '", after="'\n---\n"),
     "nothing": repeated("---\n"),
+    "keys": lambda size: "---\n" + "".join(f"k{number}: a\n" for number in range(size // 8)) + "---\n",
+    "aliases": lambda size: "---\na: &a [x, y]\nb: [" + "*a, " * (size // 4) + "]\n---\n",
 }
+BOOKS = {
+    "equal headings": numbered("# the same words\n\na text of {}\n\n"),
+    "equal texts": numbered("# how do I mend {}\n\nthe same words\n\n"),
+    "equal sections": repeated("# the same words\n\na text\n\n"),
+    "equal lists": repeated("# the same words\n\n- a\n- b\n\n"),
+}
+"""Files of many sections, where what repeats is not in one text."""
+
+
+def queries_of(text):
+    """Make queries of the sections of a Markdown file, as `data make-set` does."""
+    documents = Documents()
+    for number, (heading, _, body, _) in enumerate(sections(text, "a.md")):
+        documents.add(str(number), heading, body, "heading")
+    with suppress(InputError):
+        structural_queries(documents, "a.md", 100, 0)
+
+
 PAIRS = [(name, reader, shape) for name, reader in READERS.items() for shape in SHAPES.values()]
-PAIRS += [("sections", lambda text: list(sections(text)), shape) for shape in PAGES.values()]
-PAIRS += [("front matter", front_matter, shape) for shape in MATTER.values()]
+PAIRS += [("sections", lambda text: list(sections(text, "a.md")), shape) for shape in PAGES.values()]
+PAIRS += [("front matter", lambda text: front_matter(text, "a.md"), shape) for shape in MATTER.values()]
 PAIRS += [("near-equal texts", lambda text: near_equal([text, text]), SHAPES["words"])]
+PAIRS += [("queries of sections", queries_of, shape) for shape in BOOKS.values()]
 NOTICEABLE = 0.005
 """Seconds that 10,000 characters take a reader that is looked at more closely: it is quick with 100,000 otherwise."""
 MOST_TIMES = 40
@@ -122,4 +152,14 @@ def test_time_grows_with_the_length_of_a_foreign_text(name):
 
 def test_headings_have_the_anchors_that_they_had():
     text = "# a\n# a\n# a-1\n# a\n## b\n# a-1\n# \n# \n"
-    assert [anchor for _, anchor, _, _ in sections(text)] == ["", "a", "a-1", "a-1-1", "a-2", "b", "a-1-2", "-1", "-2"]
+    assert [anchor for _, anchor, _, _ in sections(text, "a.md")] == [
+        "",
+        "a",
+        "a-1",
+        "a-1-1",
+        "a-2",
+        "b",
+        "a-1-2",
+        "-1",
+        "-2",
+    ]

@@ -3,7 +3,9 @@
 import datetime
 import json
 import re
+from decimal import Decimal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -130,3 +132,106 @@ def test_encode_keeps_types_says_them_and_keeps_to_them_when_it_goes_on(invoke, 
     more.write_text("id,text,rating,code,price\n4,a fish,none,10,3\n")
     failed = invoke("encode", more, "-m", tiny_bert, "-o", tmp_path / "d", "--append", check=2)
     assert re.search(f"{more}, line 2: 'rating' .*'none'.*float", failed.stderr)
+
+
+def typed(path, **options):
+    """Return the types that are found in a file, and its columns after conversion."""
+    source, options = open_source(str(path)), ReadOptions(**options)
+    found = survey([source], options)
+    names = list(found.column_types)
+    (block,) = blocks([source], options, columns=names, casts=found.casts)
+    return {name: str(kind) for name, kind in found.column_types.items()}, block.columns, found
+
+
+MOMENTS = ["2024-01-05T10:00:00Z", "2024-01-05T23:30:00-05:00", "2024-01-06T00:00:00.250+02:00"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([*MOMENTS, ""], "timestamp[us, tz=UTC]"),
+        (["2024-01-05", "2024-01-06T10:00", ""], "timestamp[us]"),
+        (["2024-01-05", "", "2024-01-06"], "date32[day]"),
+        (["2024-01-05T10:00:00Z", "2024-01-05T10:00:00"], "string"),
+    ],
+)
+def test_times_are_the_same_in_json_lines_and_in_csv(tmp_path, values, kind):
+    rows = [{"text": "the cat", "at": value or None} for value in values]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kinds, columns, _ = typed(tmp_path / "a.jsonl")
+    assert kinds == {"at": kind}
+    if kind != "string":
+        assert (kinds, columns) == read(tmp_path / "a.csv", {"at": values})[:2]
+
+
+def test_json_has_numbers_of_its_own_and_an_empty_text_is_one(tmp_path):
+    rows = [{"text": "x", "code": "7", "yes": "true", "at": "2024-01-05"}, {"text": "x", "at": ""}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kinds, columns, found = typed(tmp_path / "a.jsonl")
+    assert set(kinds.values()) == {"string"} and columns["at"] == ["2024-01-05", ""]
+    assert found.mixed == {"at": f"'' ({tmp_path / 'a.jsonl'}, line 2)"}
+    assert typed(tmp_path / "a.jsonl", nulls=("",))[0]["at"] == "date32[day]"
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [([1, 2, "soon"], 3), (["soon", 1, 2], 1), ([1, True], 2), (["2024-01-05", 3], 1), ([2.5, 2**60], 2)],
+)
+def test_the_first_value_that_makes_text_of_a_column_is_named(tmp_path, values, line):
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": "x", "at": value}) + "\n" for value in values))
+    _, _, found = typed(file)
+    assert found.mixed == {"at": f"{values[line - 1]!r} ({file}, line {line})"}
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [[1], [2]], [{"a": 1}, None], ["a", "b", 3], [2**70, 2**71]])
+def test_a_column_of_texts_or_lists_is_not_mixed(tmp_path, values):
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": "x", "at": value}) + "\n" for value in values))
+    assert typed(file)[2].mixed == {}
+
+
+def test_decimals_are_numbers(tmp_path):
+    prices = [Decimal("10.00"), Decimal("2.50"), None]
+    counts = pa.array([Decimal(3), None, Decimal(10**12)], pa.decimal128(38, 0))
+    table = pa.table({"text": ["a", "b", "c"], "price": prices, "count": counts})
+    pq.write_table(table, tmp_path / "a.parquet")
+    kinds, columns, _ = typed(tmp_path / "a.parquet")
+    assert kinds == {"price": "double", "count": "int64"}
+    assert columns == {"price": [10.0, 2.5, None], "count": [3, None, 10**12]}
+    assert typed(tmp_path / "a.parquet", types={"count": "float"})[1]["count"] == [3.0, None, 1e12]
+    with pytest.raises(DataError, match=r" 1: 'price' is .*10\.00.*no int"):
+        typed(tmp_path / "a.parquet", types={"price": "int"})
+
+
+@pytest.mark.parametrize("end", ["jsonl", "csv"])
+def test_conditions_compare_times_as_times(invoke, tiny_bert, tmp_path, end):
+    pytest.importorskip("faiss")
+    rows = [
+        ("a", "2024-01-05T10:00:00Z"),
+        ("c", "2024-01-05T23:30:00-05:00"),
+        ("d", ""),
+        ("e", "2024-01-06T00:00+02:00"),
+    ]
+    file = tmp_path / f"t.{end}"
+    lines = [json.dumps({"id": key, "text": f"note {key}", "at": at or None}) for key, at in rows]
+    if end == "csv":
+        lines = ["id,text,at", *(f"{key},note {key},{at}" for key, at in rows)]
+    file.write_text("\n".join(lines) + "\n")
+    ask = ("--query", "note", "--where", "at < '2024-01-06'", "--json", "-")
+    done = invoke("retrieve", "--corpus", file, "-m", tiny_bert, *ask, check=0)
+    assert {hit["id"] for hit in json.loads(done.stdout)["results"][0]["hits"]} == {"a", "e"}
+
+
+def test_index_takes_types_and_missing_values_as_encode_does(invoke, tiny_bert, tmp_path):
+    pytest.importorskip("faiss")
+    table = tmp_path / "a.csv"
+    table.write_text("id,text,code,price\n1,the cat,7,4\n2,a dog,8,free\n")
+    call = ("index", table, "-m", tiny_bert, "-o", tmp_path / "i", "--type", "flat")
+    done = invoke(*call, "--types", "code=text", "--null", "free", check=0)
+    assert re.search(r"price int .*--types", done.stderr)
+    rows = pq.read_table(tmp_path / "i" / "rows-00000.parquet")
+    assert rows["code"].to_pylist() == ["7", "8"] and rows["price"].to_pylist() == [4, None]
+    assert "--types codes" in invoke(*call, "--types", "codes=text", "--overwrite", check=2).stderr
+    failed = invoke("index", tmp_path / "i", "--types", "code=int", check=2)
+    assert "--types" in failed.stderr

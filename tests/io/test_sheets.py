@@ -224,3 +224,26 @@ def test_a_missing_header_is_said_where_texts_are_read(tmp_path):
     (tmp_path / "t.csv").write_text("How do I find the cat?,17\nx,3\n")
     with pytest.raises(DataError, match=r"t\.csv, line 2: .*'text'.*How do I find the cat.*--text-field"):
         list(rows(open_source(str(tmp_path / "t.csv")), ReadOptions()))
+
+
+def test_a_column_without_a_name_and_one_called_0_are_read_as_in_csv(tmp_path):
+    table = [["", "text", 0, "", 1.5], ["k1", "a", 5, "", 7], ["k2", "b", 6, "", 8]]
+    found = list(records(open_source(xlsx(tmp_path / "t.xlsx", table))))
+    assert found == [(2, {"": "k1", "text": "a", "0": 5, "1.5": 7}), (3, {"": "k2", "text": "b", "0": 6, "1.5": 8})]
+
+
+BEYOND = {
+    "behind the header": [["id", "text"], ["1", "a"], ["2", "b", "a note"]],
+    "a second column without a name": [["", "text", "", "n"], ["k", "a", "", "1"], ["", "b", "a note", "2"]],
+    "no header": [["", ""], ["id", "text"]],
+}
+
+
+@pytest.mark.parametrize("table", BEYOND.values(), ids=BEYOND)
+def test_a_cell_that_the_header_does_not_name_is_refused_with_its_place(tmp_path, table):
+    width = max(map(len, table))
+    file = xlsx(tmp_path / "t.xlsx", [row + [""] * (width - len(row)) for row in table])
+    last = len(table)
+    cell = "a note" if last == 3 else "id"
+    with pytest.raises(DataError, match=rf"t\.xlsx, row {last}: '{cell}'"):
+        list(records(open_source(file)))

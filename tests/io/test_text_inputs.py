@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.io.blocks import survey
+from sentcli.io.blocks import blocks, survey
+from sentcli.io.formats import records
 from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 from tests.tolerance import VECTORS
@@ -90,3 +91,32 @@ def test_repeated_ids_are_said_by_encode(invoke, table, tiny_bert, tmp_path):
     done = invoke("encode", table, table, "-o", tmp_path / "v.npy", "-m", tiny_bert, "--json", "-", check=0)
     assert json.loads(done.stdout)["results"]["repeated_ids"] == 3
     assert re.search("3 rows have the id of an earlier row: 'r0'", done.stderr)
+
+
+@pytest.mark.parametrize("given", ["hive", "hive/*/*", "hive/**/*.jsonl"])
+def test_folders_named_as_columns_give_columns(tmp_path, given):
+    values = {"year=2023": 2023, "year=2024": 2024, "year=__HIVE_DEFAULT_PARTITION__": None}
+    for folder, key in zip(values, "abc", strict=True):
+        for place in (f"hive/{folder}", f"hive/{folder}/topic=a%20b"):
+            (tmp_path / place).mkdir(parents=True)
+            (tmp_path / place / "part-0.jsonl").write_text(json.dumps({"id": key, "text": "the cat"}) + "\n")
+    sources = text_sources([str(tmp_path / given)])
+    found = survey(sources, ReadOptions())
+    rows = []
+    for block in blocks(sources, ReadOptions(), columns=list(found.column_types), casts=found.casts):
+        rows += zip(block.ids, block.columns["year"], strict=True)
+        assert set(block.columns.get("topic", [None])) <= {None, "a b"}
+    assert str(found.column_types["year"]) == "int64"
+    assert set(rows) == set(zip("abc", values.values(), strict=True))
+    identities = [json.dumps(source.identity().get("partition")) for source in sources]
+    assert len(set(identities)) == len(sources)
+
+
+def test_the_folder_of_a_file_that_is_named_is_no_column_and_a_files_own_column_stays(tmp_path):
+    folder = tmp_path / "year=2024"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"text": "the cat", "year": 1999}\n')
+    for given, partition in ((folder, ()), (folder / "a.jsonl", ()), (tmp_path, (("year", "2024"),))):
+        (source,) = text_sources([str(given)])
+        assert source.partition == partition
+        assert [record["year"] for _, record in records(source)] == [1999]

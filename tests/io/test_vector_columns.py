@@ -37,3 +37,10 @@ def test_vectors_of_compressed_tables(tmp_path, suffix, content, end):
     source = open_source(str(path))
     assert vector_column(source) == "embedding"
     np.testing.assert_array_equal(np.concatenate(read_vectors(source, "embedding")), np.float32(VECTORS))
+
+
+def test_a_number_that_no_float_holds_is_named_with_its_line(tmp_path, invoke):
+    table = tmp_path / "v.jsonl"
+    table.write_text('{"text": "a", "vec": [1, 2]}\n{"text": "b", "vec": [1' + "0" * 400 + ", 1]}\n")
+    failed = invoke("index", table, "-o", tmp_path / "i", "--vector-field", "vec", check=2)
+    assert "v.jsonl, line 2" in failed.stderr and "'vec'" in failed.stderr and "defect" not in failed.stderr

@@ -185,7 +185,7 @@ def test_all_pages_of_the_documentation(tokens, overlap):
     rows = rows_of(DOCS, cutter)
     assert len(rows) > 50
     for page, passages in rows.items():
-        text = front_matter((DOCS / page).read_text("utf-8").removesuffix("\n"))[1]
+        text = front_matter((DOCS / page).read_text("utf-8").removesuffix("\n"), page)[1]
         found, parts = headings(text), page_layout(text)
         end = 0
         for row in passages:

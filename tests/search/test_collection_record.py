@@ -1,7 +1,7 @@
 """The record of a collection, each of whose values is set to every kind of value."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -36,3 +36,9 @@ def test_every_value_of_the_record_of_a_collection():
     assert refused > 100
     with pytest.raises(InputError, match="damaged"):
         Record.read(json.dumps({**tree, "columns": {"year": ["year", "complex"]}}), "c")
+
+
+def test_columns_of_other_types_are_refused_with_what_reads_them_as_they_are():
+    rows = replace(RECORD, columns={"year": ("year", "int"), "day": ("day", "timestamp")})
+    with pytest.raises(InputError, match=r"'date' there, 'timestamp' here.*--types day=date .*--overwrite"):
+        RECORD.check_takes(rows, "c")

@@ -190,3 +190,13 @@ def test_analyses_read_every_kind_of_file(invoke, corpus, encoded, tiny_bert, tm
     invoke("analyze", "geometry", *paths, "-o", tmp_path / "g", "--json", tmp_path / "g.json", check=0)
     first, *others = [report["results"] for report in json.loads((tmp_path / "g.json").read_text())]
     assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "uint16", "int64"])
+def test_lists_of_whole_numbers_are_numbers(invoke, tmp_path, kind):
+    generator = np.random.default_rng(0)
+    numbers = generator.integers(0, 100, (5, 32)).astype(kind)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), 32)
+    pq.write_table(pa.table({"text": list("abcde"), "vec": lists}), tmp_path / "v.parquet")
+    invoke("index", tmp_path / "v.parquet", "-o", tmp_path / "i", "--vector-field", "vec", "--type", "flat", check=0)
+    assert np.array_equal(np.load(tmp_path / "i" / "vectors-00000.npy"), numbers.astype(np.float32))
