@@ -67,11 +67,14 @@ class Progress:
     """The sum of each term's measured shares of the gradient."""
     measured: int = 0
     """How often the shares were measured."""
+    without_gradient: int = 0
+    """The number of steps whose gradient was 0."""
 
-    def add(self, batches: Sequence[Batch], shares: Mapping[str, float]) -> None:
-        """Count one step; its time is counted apart from it."""
+    def add(self, batches: Sequence[Batch], shares: Mapping[str, float], norm: float) -> None:
+        """Count one step, given the norm of its gradient; its time is counted apart from it."""
         processes = process_count()
         self.step += 1
+        self.without_gradient += norm == 0
         for batch in batches:
             self.sentences += processes * len(batch)
             self.truncated += processes * batch.truncated

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sentcli import console
 from sentcli.processes import agree, is_first, process_count, rank
 from sentcli.training.batches import BatchMaker, Order
 from sentcli.training.checkpoints import Progress, Scores, checkpoint_bytes, restore, snapshot, weights_bytes
@@ -268,6 +269,12 @@ def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult
             best_step=best_step,
             final=scores.last,
         )
+    if progress.without_gradient > progress.step / 2:
+        console.warn(
+            f"the gradient was 0 in {progress.without_gradient:,} of {progress.step:,} steps, in which nothing was "
+            "learned: all pairs of the data may have one score or label, or all vectors have become equal (try a lower "
+            "--learning-rate)"
+        )
     shares = {name: share / progress.measured for name, share in progress.shares.items()}
     return TrainResult(
         dev,
@@ -279,4 +286,5 @@ def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult
         eval_seconds=scores.seconds,
         gradient_shares=shares or None,
         ended_early=scores.ended and progress.step < total,
+        without_gradient=progress.without_gradient,
     )

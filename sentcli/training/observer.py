@@ -170,6 +170,8 @@ class TrainResult:
     """The score of the first teacher on the dev set that decides; the JSON form has it only where there is one."""
     ended_early: bool = False
     """Whether an observer has ended the run; the JSON form has it only then."""
+    without_gradient: int = 0
+    """The number of steps whose gradient was 0; the JSON form has it only if there are any."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; STS-B dev of ``--eval-data`` has keys of its own, another dev set is under ``dev``."""
@@ -181,7 +183,7 @@ class TrainResult:
             "final_dev_spearman": None,
         }
         for name, value in vars(self).items():
-            if name not in ("dev", "other_start", "teacher_dev", "ended_early"):
+            if name not in ("dev", "other_start", "teacher_dev", "ended_early", "without_gradient"):
                 results[name] = value
         if dev is not None and (dev.name, dev.metric) == STSB_DEV:
             results["start_dev_spearman"] = dev.start
@@ -195,6 +197,8 @@ class TrainResult:
             results["teacher_dev"] = self.teacher_dev
         if self.ended_early:
             results["ended_early"] = True
+        if self.without_gradient:
+            results["without_gradient"] = self.without_gradient
         return results
 
     @classmethod

@@ -67,7 +67,7 @@ class StepReports:
         """Report the steps that have been checked."""
         for step, values, norm in self.checked:
             shares = step.numbers.shares
-            self.progress.add(step.batches, shares)
+            self.progress.add(step.batches, shares, norm)
             info = StepInfo(step.number, self.total, values, shares, step.rate, norm, self.progress.speed)
             self.folder.log(info.line())
             if self.observer is not None:

@@ -106,6 +106,16 @@ def test_a_step_on_binary_pairs_has_the_peers_loss(invoke, still, tmp_path):
     assert re.search(r"graded\.csv .*sentence1, sentence2, score.*online-contrastive.*cosent", said(refused))
 
 
+@pytest.mark.parametrize("differ", [False, True])
+def test_a_training_without_a_gradient_says_so(differ, invoke, tiny_bert, tmp_path):
+    rows = [(f"the cat {number}", f"a dog {number}", 3 + differ * (number % 2)) for number in range(12)]
+    data = table(tmp_path / "graded.csv", ("sentence1", "sentence2", "score"), rows)
+    done = train(invoke, data, tiny_bert, tmp_path / "m", "--batch-size", 4, "--max-steps", 3, method="cosent")
+    results = json.loads((tmp_path / "m" / "sentcli.json").read_text())["results"]
+    assert results.get("without_gradient", 0) == (0 if differ else 3)
+    assert ("gradient" in said(done)) != differ
+
+
 @pytest.mark.slow
 def test_gradient_caching_leaves_the_weights_as_they_are(invoke, still, triplets, tmp_path):
     options = ("--batch-size", 12, "--max-steps", 2, "--learning-rate", 1e-3)
