@@ -93,13 +93,13 @@ class OwnFiles:
         Raises:
             InputError: which names a file.
         """
+        kept = "--overwrite does not delete what this command has not written"
         present = sorted(path.name for path in folder.iterdir())
         if present and self.markers and not any(marker in present for marker in self.markers):
-            markers = " or ".join(self.markers)
-            raise InputError(f"{folder} holds {present[0]}, but no {markers} of this command; choose another -o")
+            raise InputError(f"{folder} holds {present[0]}, but no {' or '.join(self.markers)}: {kept}")
         others = self.others(folder)
         if others:
-            raise InputError(f"{folder} holds {others[0]}, which this command has not written; choose another -o")
+            raise InputError(f"{folder} holds {others[0]}: {kept}")
 
     def others(self, folder: Path) -> list[str]:
         """Return the files of a folder that the command has not written, by their paths in it."""

@@ -138,10 +138,10 @@ def test_every_pair_is_positive_if_asked(tiny_bert, downstream, invoke, tmp_path
     call = ["analyze", "geometry", "-m", tiny_bert, "--data", downstream, "--no-sts", "-o", tmp_path / "out"]
     invoke(*call, "--positives-above", "all", check=0)
     assert json.loads((tmp_path / "out" / "analysis.json").read_text())["results"]["positives"] == 40
-    (tmp_path / "out" / "mine").write_text("")
+    (tmp_path / "out" / "old.csv").write_text("")
     assert re.search(f"{tmp_path}/out .*--overwrite", invoke(*call, check=2).stderr)
     invoke(*call, "--overwrite", check=0)
-    assert not (tmp_path / "out" / "mine").exists()
+    assert not (tmp_path / "out" / "old.csv").exists()
     failed = invoke(*call, "--overwrite", "--positives-above", 9, check=2)
     assert re.search(r"error: STSBenchmark: .*\b9\b", failed.stderr)
     assert (tmp_path / "out" / "index.html").exists(), "what was there stays if the new analysis fails"
