@@ -36,8 +36,9 @@ def name_files_in_utf8() -> None:
     """
     if sys.getfilesystemencoding() == "utf-8":
         return
-    environment = {"PYTHONIOENCODING": sys.__stdout__.encoding if sys.__stdout__ else "", **os.environ}
-    environment["PYTHONUTF8"] = "1"
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    if sys.__stdout__ is not None:
+        environment.setdefault("PYTHONIOENCODING", sys.__stdout__.encoding)
     os.execve(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]], environment)
 
 

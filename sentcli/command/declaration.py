@@ -90,7 +90,8 @@ class Verb:
             value = in_utf8(argument, values[argument.name])
             whole[argument.name] = value
             if not argument.holds_text:
-                _note_secrets(value)
+                for place in _names_in(value):
+                    remember_secrets_in(str(place))
         values = public_arguments(whole)
         asked = dict(values)
         check_rules(self.arguments, values)
@@ -150,20 +151,16 @@ class Verb:
         for argument in self.arguments:
             if argument.group == COMMON or argument.holds_text:
                 continue
-            value = values[argument.name]
-            items = value if isinstance(value, list | tuple) else [value]
-            for item in items:
-                if isinstance(item, str | Path):
-                    paths.append(item)
+            paths += _names_in(values[argument.name])
         return paths
 
 
-def _note_secrets(value: Any) -> None:
-    """Note the secrets in the names of places that an argument has."""
-    items = value if isinstance(value, list | tuple) else [value]
-    for item in items:
-        if isinstance(item, str | Path):
-            remember_secrets_in(str(item))
+def _names_in(value: Any) -> list[str | Path]:
+    """Return what a value of an argument names, which may be a list."""
+    items = [value]
+    if isinstance(value, list | tuple):
+        items = list(value)
+    return [item for item in items if isinstance(item, str | Path)]
 
 
 def data_streams(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:
