@@ -49,7 +49,7 @@ def test_two_groups_of_seeds_of_one_method_rarely_differ(sizes, spread):
     assert 0.03 <= rejected(sizes, spread, 2000, items=100) <= 0.07
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.drawn
 @pytest.mark.parametrize("sizes", EQUAL + UNEQUAL)
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_all_numbers_of_seeds_and_kinds_of_items(sizes, data):
     assert all(0.03 <= rate <= 0.07 for rate in rates.values()), rates
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(("sizes", "limit"), [((2, 2), 0.09), ((3, 3), 0.08), ((5, 5), 0.07), ((2, 5), 0.14)])
 def test_groups_whose_seeds_spread_unequally(sizes, limit):
     """Two seeds cannot show that they spread twice as far as others; what that costs is bounded."""
     assert all(rejected(sizes, spread, 3000, items=100, ratio=2.0) <= limit for spread in (1, 2, 5))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(("seeds", "limit"), [(2, 0.085), (3, 0.07), (5, 0.07)])
 def test_a_fixed_model_has_no_spread_over_seeds(seeds, limit):
     """Seeds are compared with one known model; with two of them the test has one degree of freedom."""
@@ -135,7 +135,7 @@ def test_intervals_of_average_precision_hold_it(strength):
     assert covered_precision(50, 0.1, strength, 100)[1] < 0.1, "five positive pairs are too few"
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.drawn
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("strength", [0.8, 1.5, 2.5])
@@ -156,7 +156,7 @@ def test_samples_of_average_precision_lie_around_it():
     assert abs(np.mean(over)) < 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.drawn
 @pytest.mark.parametrize("pairs", [50, 150, 500])
 @pytest.mark.parametrize("correlation", [0.3, 0.7, 0.9])
