@@ -1,7 +1,7 @@
 """Whether the tests notice when the code is wrong: mutants, and the share of them that tests kill.
 
     pip install 'cosmic-ray>=8.4' pytest-cov
-    python -m pytest -m "not slow and not gpu" -n auto --junitxml tests.xml --cov sentcli --cov-context test
+    python -m pytest -m "not slow and not deep and not gpu" -n 2 --junitxml tests.xml --cov sentcli --cov-context test
     python -m tests.mutants draw --coverage .coverage --junit tests.xml -o mutants.json
     python -m tests.mutants run mutants.json --coverage .coverage --junit tests.xml -o results.jsonl
 
