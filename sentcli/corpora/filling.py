@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sentcli.bulk.engine import EncodeSettings
     from sentcli.bulk.files import Inputs
     from sentcli.cluster.pool import Pool
+    from sentcli.encoder.vector_facts import Passages
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.model.passages import PassageRows
     from sentcli.search.index import IndexRequest
@@ -140,6 +141,7 @@ def read_texts(
     folder: Path,
     text: TextOptions,
     cut: PassageRows | None = None,
+    there: Passages | None = None,
     *,
     overwrite: bool,
     update: bool = False,
@@ -151,6 +153,7 @@ def read_texts(
         folder: the directory of vectors that is written.
         text: how the files are read.
         cut: cuts documents into passages, which are the rows then.
+        there: how those of the directory were cut.
         overwrite: make the vectors in the directory's staging folder, if it exists.
         update: keep the vectors of the directory, which is replaced as with `overwrite`.
 
@@ -192,7 +195,7 @@ def read_texts(
         stays_beside=True,
         resume=resume,
         append=text.append,
-        passages=bulk.facts_of(cut),
+        passages=bulk.facts_of(cut, there if text.append else None),
     )
     return TextInput(folder, inputs, settings, given, update)
 

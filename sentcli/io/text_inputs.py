@@ -55,12 +55,13 @@ def text_sources(
                 sources.append(source)
     if delimiter is not None and not any(source.format == "csv" for source in sources):
         raise InputError("--delimiter says what separates csv, and no input is csv")
-    for source in sources:
-        if source.format != "page" and is_markdown(source.path):
-            say_once(
-                f"{source.name}: Markdown is read line by line here, headings and blank lines included; 'sentcli data "
-                "make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
-            )
+    by_line = [source.name for source in sources if source.format != "page" and is_markdown(source.path)]
+    if by_line:
+        others = f" and {len(by_line) - 1:,} more" if len(by_line) > 1 else ""
+        say_once(
+            f"{by_line[0]}{others}: Markdown is read line by line here, headings and blank lines included; 'sentcli "
+            "data make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
+        )
     return sources
 
 

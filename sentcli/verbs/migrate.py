@@ -140,6 +140,8 @@ def _estimated(move: Move) -> dict[str, Any]:
         f"{estimate.bytes / 1e6:,.1f} MB with {move.target.model} ({estimate.dimension} dimensions), without indexes; "
         "comparing both models comes before"
     )
+    if move.fate_of_passages:
+        console.note(move.fate_of_passages)
     return {"seconds_estimated": estimate.seconds, "bytes_estimated": estimate.bytes}
 
 

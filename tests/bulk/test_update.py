@@ -173,7 +173,7 @@ def test_a_directory_that_was_made_otherwise_is_refused(model, tiny_roberta, tmp
         (("--pooling", "cls"), "pooling"),
         (("--max-length", 8), "max_length"),
         (("--output-dtype", "float16"), "output_dtype"),
-        (("--passages",), "passages"),
+        (("--passages",), "--passages"),
     ]:
         assert name in invoke(*encode, *model, *options, check=2).stderr
     assert "model_fingerprint" in invoke(*encode, "-m", tiny_roberta, "--backend", "torch", check=2).stderr

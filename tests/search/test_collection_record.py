@@ -41,4 +41,4 @@ def test_every_value_of_the_record_of_a_collection():
 def test_columns_of_other_types_are_refused_with_what_reads_them_as_they_are():
     rows = replace(RECORD, columns={"year": ("year", "int"), "day": ("day", "timestamp")})
     with pytest.raises(InputError, match=r"'date' there, 'timestamp' here.*--types day=date .*--overwrite"):
-        RECORD.check_takes(rows, "c")
+        RECORD.takes(rows, "c")
