@@ -61,24 +61,39 @@ def room_of(tokenizer: TextTokenizer, prompt: str) -> int:
     return tokenizer.max_length - tokenizer.special_tokens - Cutter(tokenizer, tokenizer.max_length).length(prompt)
 
 
-def passages_of(output: str, *, update: bool, given: PassageOptions) -> Passages | None:
-    """Return how the documents of a directory were cut that is continued or updated; None if it has no passages.
+def rows_into(
+    output: str,
+    model: str | None,
+    options: LoadOptions,
+    passages: PassageOptions,
+    prompt_of: Callable[[EncoderSpec], str],
+    *,
+    update: bool = False,
+    overwrite: bool = False,
+) -> tuple[PassageRows | None, Passages | None]:
+    """Return what cuts documents into passages for a directory, and how those that it has were cut.
 
     Args:
         output: the directory, which need not be there.
-        update: whether it is updated.
-        given: the options of the user.
+        model: as for `passage_rows`.
+        options: as for `passage_rows`.
+        passages: as for `passage_rows`.
+        prompt_of: as for `passage_rows`.
+        update: whether the directory is updated.
+        overwrite: whether it is made anew, whatever it has.
 
     Raises:
-        InputError: if passages would be updated with whole documents.
+        InputError: if passages would be updated with whole documents, or `passage_rows` refuses them.
     """
-    manifest = manifest_of(output)
-    if manifest is None:
-        return None
-    there = VectorFacts.read(output, manifest.settings).passages
-    if update and there is not None and not given.passages:
+    if not (passages.passages or update):
+        return None, None
+    manifest = None if overwrite else manifest_of(output)
+    there = None
+    if manifest is not None:
+        there = VectorFacts.read(output, manifest.settings).passages
+    if there is not None and not passages.passages:
         raise InputError(f"{output} holds passages, and the rows here are whole documents: give {there} as well")
-    return there
+    return passage_rows(model, options, passages, prompt_of, there), there
 
 
 def facts_of(rows: PassageRows | None, among: Passages | None = None) -> Passages | None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from sentcli.bulk.engine import EncodeSettings
     from sentcli.bulk.files import Inputs
     from sentcli.cluster.pool import Pool
-    from sentcli.encoder.vector_facts import Passages
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.encoder.vector_facts import Passages
     from sentcli.model.passages import PassageRows
     from sentcli.search.index import IndexRequest
     from sentcli.search.vector_file import VectorFile

@@ -45,7 +45,7 @@ class Passages:
         return options
 
     def takes(self, other: Passages | None) -> bool:
-        """Whether passages of other facts may stand among these: they may be shorter, as after a move they have to be."""
+        """Whether passages of other facts may stand among these; shorter ones may: a model may read less."""
         if other is None:
             return False
         return replace(other, tokens=self.tokens) == self and other.tokens <= self.tokens

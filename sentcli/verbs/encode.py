@@ -24,6 +24,8 @@ from sentcli.waiting import busy_note
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.encoder.vector_facts import Passages
+    from sentcli.model.passages import PassageRows
 
 
 TAKES_LONG = 50_000
@@ -126,11 +128,7 @@ def encode(
     bulk.check_target(output, overwrite=replaces, resume=writing.resume, append=writing.append, part=share)
     _check_update(updating, is_directory=is_directory)
 
-    cut = there = None
-    if passages.passages or updating.update:
-        if not writing.overwrite:
-            there = bulk.passages_of(output, update=updating.update, given=passages)
-        cut = bulk.passage_rows(name, options, passages, lambda spec: spec.chosen_prompt(prompt_name, prompt), there)
+    cut, cut_facts = _passages(name, options, passages, (prompt_name, prompt), (output, writing, updating))
     files, shard_rows = bulk.read_checked(inputs, output, reading, writing, cut, update=updating.update)
     rows = files.survey.rows
     clock = Clock()
@@ -144,7 +142,7 @@ def encode(
             batch_tokens=batch_tokens,
             on_long=reading.on_long,
             compression=compression,
-            passages=None if cut is None else bulk.facts_of(cut, there if writing.append else None),
+            passages=cut_facts,
             devices=names,
             load=encoder.same_choices(options),
             encode=_cached_encode(encoder, options),
@@ -191,6 +189,32 @@ def encode(
         ran_on = partial(environment, device, precision, revision=provenance.get("revision"))
         record = Record("encode", name, protocol, results, ran_on, clock.seconds)
     return Result.of(record, overview=_overview(results))
+
+
+def _passages(
+    model: str,
+    options: LoadOptions,
+    passages: PassageOptions,
+    prompt: tuple[str | None, str | None],
+    target: tuple[str, WriteOptions, UpdateOptions],
+) -> tuple[PassageRows | None, Passages | None]:
+    """Return what cuts documents into passages, and what manifests say of it; None twice if each row is a document."""
+    output, writing, updating = target
+    update = updating.update
+    if not (passages.passages or update):
+        return None, None
+    from sentcli import bulk
+
+    cut, there = bulk.rows_into(
+        output,
+        model,
+        options,
+        passages,
+        lambda spec: spec.chosen_prompt(*prompt),
+        update=update,
+        overwrite=writing.overwrite,
+    )
+    return cut, bulk.facts_of(cut, there if writing.append else None)
 
 
 def estimated(

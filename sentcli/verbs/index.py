@@ -12,7 +12,7 @@ from sentcli import console
 from sentcli.bounds import Holds, Overwrite
 from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import PassageOptions, TextOptions
-from sentcli.bulk.passages import passage_rows, passages_of
+from sentcli.bulk.passages import rows_into
 from sentcli.cluster import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
@@ -100,14 +100,19 @@ def index(
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
-    cut = there = None
-    if output is not None:
-        if not overwrite:
-            there = passages_of(str(output), update=update, given=passages)
-        cut = passage_rows(model, options, passages, lambda spec: spec.prompt_of_documents(doc_prompt), there)
+    rows_of = partial(
+        rows_into,
+        str(output),
+        model,
+        options,
+        passages,
+        lambda spec: spec.prompt_of_documents(doc_prompt),
+        update=update,
+        overwrite=overwrite,
+    )
     if dry_run and output is not None:
-        texts = read_texts(inputs, output, text, cut, overwrite=False, update=True)
-        return _dry_run(texts, model, options, doc_prompt)
+        of_update = read_texts(inputs, output, text, *rows_of(), overwrite=False, update=True)
+        return _dry_run(of_update, model, options, doc_prompt)
     check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
     replaces = overwrite or update
     queries = None
@@ -120,7 +125,7 @@ def index(
     ):
         texts = None
         if output is not None:
-            texts = read_texts(inputs, output, text, cut, there, overwrite=overwrite, update=update)
+            texts = read_texts(inputs, output, text, *rows_of(), overwrite=overwrite, update=update)
             texts.check_model(model)
         to_build = indexes_to_build(output if update else None, request, index_options.language or LANGUAGE)
         # which has read the indexes that are there: one that is damaged is named before anything is encoded
