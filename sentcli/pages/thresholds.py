@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
-from sentcli.evaluation.observed_hits import Observed
 from sentcli.evaluation.observing import keep, observe, tasks_with_hits
 from sentcli.evaluation.options import ThresholdOptions
 from sentcli.evaluation.scores import ModelScores
@@ -31,23 +30,6 @@ class Thresholds(Part):
     precision: float
     of_scores: Mapping[tuple[str, str], Mapping[str, Any]]
     """The entries of the JSON, which `threshold_json` makes, by the names of model and task."""
-
-    @classmethod
-    def read(cls, scores: Sequence[ModelScores], shown: Mapping[str, str]) -> list[Thresholds]:
-        """Return the thresholds that stand in the JSON of models, those of one precision together.
-
-        Args:
-            scores: as they were read.
-            shown: what is shown of the labels of models.
-        """
-        of_precisions: dict[float, dict[tuple[str, str], Mapping[str, Any]]] = {}
-        for of_model in scores:
-            for score in of_model.tasks:
-                entry = score.details.get("threshold")
-                if entry is not None:
-                    of_scores = of_precisions.setdefault(entry["precision"], {})
-                    of_scores[shown.get(of_model.label, of_model.label), score.task] = entry
-        return [cls(precision, of_scores) for precision, of_scores in of_precisions.items()]
 
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
         """Return the threshold of a model on a task."""
@@ -71,13 +53,35 @@ class Thresholds(Part):
                 if of_task == task:
                     of_models[model] = entry
             title = f"How often hits are right, by predicted probability: {task}"
-            sections.append(Section(title, figure=_figure(title, of_models, f"reliability-{100 * self.precision:g}-{number}")))
+            sections.append(
+                Section(title, figure=_figure(title, of_models, f"reliability-{100 * self.precision:g}-{number}"))
+            )
         return sections
 
     @property
     def sentence(self) -> str:
         """From which similarity on hits are right, of each model and task."""
         return "\n".join(f"{model} on {task}: {_sentence(found)}" for (model, task), found in self.of_scores.items())
+
+
+def threshold_sections(scores: Sequence[ModelScores], shown: Mapping[str, str]) -> list[Section]:
+    """Return the sections of the thresholds that stand in the JSON of models, those of one precision together.
+
+    Args:
+        scores: as they were read.
+        shown: what is shown of the labels of models.
+    """
+    of_precisions: dict[float, dict[tuple[str, str], Mapping[str, Any]]] = {}
+    for of_model in scores:
+        for score in of_model.tasks:
+            entry = score.details.get("threshold")
+            if entry is not None:
+                of_scores = of_precisions.setdefault(entry["precision"], {})
+                of_scores[shown.get(of_model.label, of_model.label), score.task] = entry
+    sections: list[Section] = []
+    for precision, of_scores in of_precisions.items():
+        sections += Thresholds(precision, of_scores).sections()
+    return sections
 
 
 def find_thresholds(

@@ -1,6 +1,7 @@
 """Whatever JSON a command writes, `report` shows its scores as a page, or says by name that it has none."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -91,7 +92,6 @@ def test_what_a_command_writes_is_shown_or_refused_by_name(name, inputs, tiny_be
         assert shown.exit_code == 2 and "r.json" in shown.stderr
         return
     assert shown.exit_code == 0, shown.stderr
-    with open("r.md", encoding="utf-8") as page:
-        text = page.read()
+    text = Path("r.md").read_text("utf-8")
     assert "{'" not in text and "[{" not in text
     assert ("are right" in text) == ("threshold" in last)
