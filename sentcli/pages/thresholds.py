@@ -8,7 +8,6 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from sentcli import console
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.observing import keep, observe, tasks_with_hits
 from sentcli.evaluation.options import ThresholdOptions
@@ -109,8 +108,7 @@ def find_thresholds(
         threshold = find_threshold(observe(model, task), precision)
         of_scores[model.name, task.name] = threshold_json(threshold)
         if place is not None:
-            path = keep(place, model, task, threshold)
-            console.note(f"{path}: retrieve shows the probability that a hit is right, and takes --least 0.9p")
+            keep(place, model, task, threshold)
         model.release()
     return [Thresholds(precision, of_scores)]
 

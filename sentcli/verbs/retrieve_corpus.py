@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.table import Table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table as Grid
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -97,7 +99,7 @@ def search_corpus(
         shown = f"the hits of {PRINTED_QUERIES} of {len(queries)} queries are shown"
         note = f"{shown}; --hits FILE or --json FILE has all"
     record = replace(record, results=hits.lines, more=more, seconds=clock.seconds)
-    return Result.of(record, tables, rows=_frame_rows(hits.lines), listings=hits.listings, note=note)
+    return Result.of(record, tables, make_frame=partial(_frame, hits.lines), listings=hits.listings, note=note)
 
 
 def _prepared(
@@ -120,6 +122,8 @@ def _prepared(
         rescored = options.rescore is not None
         facts_of_search = SearchFacts(encoder, facts, prompt, alike=bool(options.like), rescored=rescored)
         calibration = probabilities_of(corpus, facts_of_search, least)
+        if least is not None:
+            least.check(facts["similarity"], calibration)
     searching = CorpusSearch(
         corpus,
         search,
@@ -241,10 +245,15 @@ def _search(searching: CorpusSearch, queries: Sequence[Query], options: CorpusOp
     return found
 
 
-def _frame_rows(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each hit, with what its query has."""
+def _frame(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return a data frame with a row for each hit, with what its query has; without any it has the columns of all."""
+    import pandas as pd
+
     rows = []
     for line in lines:
         of_query = {key: value for key, value in line.items() if key != "hits"}
         rows += [{**of_query, **hit} for hit in line["hits"]]
-    return rows
+    if rows:
+        return pd.DataFrame(rows)
+    of_queries = dict.fromkeys(key for line in lines for key in line if key != "hits")
+    return pd.DataFrame(columns=[*(of_queries or ["query"]), "rank", "id", "score", "text"])

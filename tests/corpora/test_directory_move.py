@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from filelock import FileLock
 
 import sentcli
 from sentcli.corpora import directory_move
+from sentcli.evaluation.baseline import compare_scores
 from tests.conftest import save_backbone
 from tests.forked import Forked
 from tests.tolerance import VECTORS
@@ -203,6 +205,17 @@ def test_a_worse_model_is_refused_and_nothing_is_written(out, worse, invoke):
     assert results["difference"] == pytest.approx(results["new"] - results["old"])
     assert files(out) == before
     assert not list(out.parent.glob("*before*")) and not list(out.parent.glob(".out*"))
+
+
+@pytest.mark.parametrize("high", [-0.1, 0.1])
+def test_more_queries_are_advised_unless_the_loss_is_proven(high, out, other, invoke, monkeypatch):
+    def compared(*scores):
+        return replace(compare_scores(*scores), interval=(-0.3, high))
+
+    monkeypatch.setattr("sentcli.corpora.move_gate.compare_scores", compared)
+    done = invoke("migrate", out, "-m", other, *TORCH, check=3)
+    assert ("--set" in done.stdout) == (high > 0)
+    assert "--allow" in done.stdout and "--anyway" in done.stdout
 
 
 @pytest.mark.slow
