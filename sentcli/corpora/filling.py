@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -107,6 +108,7 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
 
     from sentcli import bulk
     from sentcli.encoder.vector_facts import VectorFacts
+    from sentcli.io.folder import is_whole
     from sentcli.search.vector_file import check_made_by
 
     facts = given.origin.recorded() if given.origin.known else {}
@@ -124,12 +126,13 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
     if len(given.rows) != texts.inputs.survey.rows:
         raise InputError(f"{given.origin.name} has {len(given.rows):,} vectors, {texts.inputs.survey.rows:,} texts")
     blocks = given.blocks
-    with console.resumable(str(texts.folder), how=GOES_ON):
+    target = str(texts.folder)
+    with console.resumable(target, how=GOES_ON, is_whole=partial(is_whole, target)):
         summary = bulk.store_files(
             lambda first, end: blocks.take(np.arange(first, end)),
             blocks.dimension,
             texts.inputs,
-            str(texts.folder),
+            target,
             texts.settings,
             facts,
         )
@@ -221,6 +224,7 @@ def _encode_texts(
     from sentcli import bulk
     from sentcli.encoder import warn_truncated
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.io.folder import is_whole
     from sentcli.search import ann
     from sentcli.search.index import check_recipe
 
@@ -243,8 +247,10 @@ def _encode_texts(
         stored=stored,
         encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
     )
-    with console.resumable(str(folder), how=GOES_ON), console.encoding("encoding", rows) as bar:
-        summary = bulk.encode_files(encoder, inputs, str(folder), settings, progress=bar)
+    target = str(folder)
+    resumable = console.resumable(target, how=GOES_ON, is_whole=partial(is_whole, target))
+    with resumable, console.encoding("encoding", rows) as bar:
+        summary = bulk.encode_files(encoder, inputs, target, settings, progress=bar)
     if summary.changes is None:
         console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
     else:

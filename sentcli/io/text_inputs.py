@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.packed import unpacked_name
 from sentcli.io.places import STORES, is_remote, scheme_of
@@ -141,6 +142,12 @@ def _of_shards(folder: Folder) -> list[str]:
     if manifest.rows_done < manifest.rows_total:
         counts = f"{manifest.rows_done:,} of {manifest.rows_total:,} rows"
         raise InputError(f"{folder} is unfinished ({counts}): finish it with --resume first")
+    context = (manifest.settings.get("passages") or {}).get("context", "none")
+    if context != "none":
+        console.warn(
+            f"{folder} holds passages that were encoded behind their {context} (--context); their texts are read "
+            "without: sentcli migrate encodes them as they were with another model"
+        )
     files = [f"{str(folder).rstrip('/')}/{shard.rows}" for shard in manifest.shards]
     if files and "text" not in _columns(open_source(files[0])):
         inputs = chain.from_iterable(group.inputs for group in manifest.groups)

@@ -109,6 +109,7 @@ def encode(
     from sentcli.compression import Compression
     from sentcli.encoder import prompt_of_rows
     from sentcli.io.blocks import ShardShare
+    from sentcli.io.folder import is_whole
     from sentcli.io.writers import DIRECTORY, output_format
 
     if not inputs:
@@ -171,7 +172,8 @@ def encode(
             return rows_so_far(place, overwrite=replaces)
 
         interrupted = kept_if_interrupted(Record("encode", name), clock, so_far)
-        with interrupted, console.resumable(output, can=is_directory), console.encoding("encoding", rows) as bar:
+        resumable = console.resumable(output, can=is_directory, is_whole=partial(is_whole, place))
+        with interrupted, resumable, console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         summary.say(encoder, reading.on_long)
         results = summary.to_dict(encoder)
