@@ -246,7 +246,17 @@ def register(function: Any, group: typer.Typer) -> None:
         argument.long: argument.flag.implied_value for argument in verb.arguments if argument.flag.implied_value
     }
     command_class = type("CommandOfVerb", (Command,), {"common": common, "implied_values": implied_values})
-    group.command(verb.name, cls=command_class, no_args_is_help=required, help=verb.help)(command_of_verb)
+    group.command(verb.name, cls=command_class, no_args_is_help=required, help=unwrapped(verb.help))(command_of_verb)
+
+
+def unwrapped(text: str) -> str:
+    """Return a help text whose paragraphs are one line each, for a screen of any width; examples keep their lines."""
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        if not paragraph.startswith("\b"):
+            paragraph = paragraph.replace("\n", " ")
+        paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
 def _annotation(argument: Argument) -> Any:

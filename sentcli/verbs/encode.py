@@ -43,7 +43,7 @@ def _in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) 
     "encode",
     common=(
         "inputs output model text_field id_field on_null prompt_name backend precision device "
-        "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
+        "pooling max_length output_dtype shard_rows shard resume append update overwrite check estimate json"
     ),
     in_memory=_in_memory,
 )

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from sentcli.search.index import IndexRequest
 
 
-@verb("index", common="inputs output model type recall queries append check to collection prune compact overwrite json")
+@verb(
+    "index",
+    common="inputs output model type recall queries append update check to collection prune compact overwrite json",
+)
 def index(
     inputs: Annotated[list[str], Holds.TEXT_FILE, Flag(metavar="INPUT...", positional=True)],
     index_options: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
