@@ -34,6 +34,7 @@ from sentcli.command.arguments import (
     command_line,
     docstring,
     in_utf8,
+    with_keywords,
 )
 from sentcli.command.result import Result
 from sentcli.errors import InputError, SentcliError
@@ -261,9 +262,11 @@ def verb(
                 if isinstance(result, Result):
                     result.settle()
                 return result
-            except InputError as error:
-                if in_memory is not None and "no such file" in str(error):
-                    error.args = (f"{error}; a list of texts in a list, [[...]], is texts for sure",)
+            except SentcliError as error:
+                message = with_keywords(str(error), declared.arguments)
+                if in_memory is not None and "no such file" in message:
+                    message += "; a list of texts in a list, [[...]], is texts for sure"
+                error.args = (message,)
                 raise
 
         call.__signature__ = signature  # type: ignore[attr-defined]
