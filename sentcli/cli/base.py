@@ -351,7 +351,9 @@ def _message(error: Exception) -> str:
         return str(unreadable)
     if isinstance(error, OSError) and error.strerror:
         advice = f"; {CACHE} names another folder for the cache" if _is_in_cache(error.filename) else ""
-        return f"{error.filename}: {error.strerror}{advice}" if error.filename else error.strerror
+        if not error.filename:
+            return error.strerror
+        return f"{error.filename}: {error.strerror}{advice}"
     if broken := broken_library(error):
         return str(broken)
     return f"{type(error).__name__}: {error} (a defect of sentcli; --debug shows where)"

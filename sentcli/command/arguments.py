@@ -49,7 +49,9 @@ def with_keywords(message: str, arguments: Sequence[Argument]) -> str:
 
     def keyword_of(option: re.Match[str]) -> str:
         keyword = names.get(option[1], option[0])
-        return keyword if option[0].endswith(" ") else keyword.rstrip()
+        if not option[0].endswith(" "):
+            keyword = keyword.rstrip()
+        return keyword
 
     def named(text: str) -> str:
         return OPTION.sub(keyword_of, text)

@@ -291,7 +291,9 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
         else:
             arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
     if COMMON not in groups:
-        without = () if pages else ("report",)
+        without: tuple[str, ...] = ()
+        if not pages:
+            without = ("report",)
         arguments += _of_group(COMMON, CommonOptions(), Group("Output", without), {})
     return Verb(name, function, tuple(arguments), groups, text)
 

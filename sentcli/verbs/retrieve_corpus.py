@@ -269,7 +269,8 @@ def _frame(found: FoundHits, labels: pd.Index | None) -> pd.DataFrame:
     import pandas as pd
 
     if not found.rows:
-        of_queries = dict.fromkeys(key for line in found.lines for key in line if key != "hits")
+        of_queries = dict.fromkeys(chain.from_iterable(found.lines))
+        of_queries.pop("hits", None)
         return pd.DataFrame(columns=[*(of_queries or ["query"]), "rank", "id", "score", "text"])
     frame = pd.DataFrame(found.rows)
     if labels is not None:
