@@ -43,7 +43,7 @@ def _in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) 
     "encode",
     common=(
         "inputs output model text_field id_field on_null prompt_name backend precision device "
-        "pooling max_length output_dtype shard_rows shard resume append update overwrite check estimate json"
+        "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
     in_memory=_in_memory,
 )
@@ -109,7 +109,6 @@ def encode(
     from sentcli.compression import Compression
     from sentcli.encoder import prompt_of_rows
     from sentcli.io.blocks import ShardShare
-    from sentcli.io.folder import is_whole
     from sentcli.io.writers import DIRECTORY, output_format
 
     if not inputs:
@@ -172,7 +171,13 @@ def encode(
             return rows_so_far(place, overwrite=replaces)
 
         interrupted = kept_if_interrupted(Record("encode", name), clock, so_far)
-        resumable = console.resumable(output, can=is_directory, is_whole=partial(is_whole, place))
+
+        def stays() -> bool:
+            from sentcli.io.folder import is_whole
+
+            return is_whole(place)
+
+        resumable = console.resumable(output, can=is_directory, is_whole=stays)
         with interrupted, resumable, console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         summary.say(encoder, reading.on_long)

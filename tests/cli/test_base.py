@@ -49,7 +49,6 @@ def test_paragraphs_of_help_fill_their_lines_and_examples_keep_theirs(verb):
         assert f"\n   sentcli {verb} " in examples
 
 
-@pytest.mark.parametrize("verb", ["index", "encode"])
-def test_the_short_help_names_update(verb):
-    options = CliRunner().invoke(app, [verb, "--help"]).stdout.partition("Options")[2]
+def test_the_short_help_of_index_names_update():
+    options = CliRunner().invoke(app, ["index", "--help"]).stdout.partition("Options")[2]
     assert "--update " in options
