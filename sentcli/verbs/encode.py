@@ -172,12 +172,7 @@ def encode(
 
         interrupted = kept_if_interrupted(Record("encode", name), clock, so_far)
 
-        def stays() -> bool:
-            from sentcli.io.folder import is_whole
-
-            return is_whole(place)
-
-        resumable = console.resumable(output, can=is_directory, is_whole=stays)
+        resumable = console.resumable(output, can=is_directory, is_whole=partial(_is_whole, place))
         with interrupted, resumable, console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         summary.say(encoder, reading.on_long)
@@ -222,6 +217,13 @@ def _passages(
         overwrite=writing.overwrite,
     )
     return cut, bulk.facts_of(cut, there if writing.append else None)
+
+
+def _is_whole(output: str) -> bool:
+    """Whether a directory has all of its rows; asked only after an interruption."""
+    from sentcli.io.folder import is_whole
+
+    return is_whole(output)
 
 
 def estimated(
