@@ -191,12 +191,27 @@ def _plain(message: str) -> str:
 
 
 @contextmanager
-def resumable(output: object, *, can: bool = True, how: str = "with --resume continues it") -> Iterator[None]:
-    """Say what the same command does if the work inside is interrupted by Ctrl-C or SIGTERM and `can` be resumed."""
+def resumable(
+    output: object,
+    *,
+    can: bool = True,
+    how: str = "with --resume continues it",
+    is_whole: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
+    """Say what the same command does if the work inside is interrupted by Ctrl-C or SIGTERM and `can` be resumed.
+
+    Args:
+        output: what is made.
+        can: whether it can be resumed.
+        how: what the same command does.
+        is_whole: tells whether the output is whole all the same, as one that was to be replaced.
+    """
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        if can:
+        if can and is_whole():
+            note(f"{output} is whole; the work was not finished, and the same command {how}")
+        elif can:
             note(f"{output} is not finished: the same command {how}")
         raise
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 from sentcli import console
 from sentcli.adapting.candidates import candidates_for
 from sentcli.adapting.contest import Contest, best_of, choose, weight
-from sentcli.adapting.folder import RESULTS_FILE, work_folder
+from sentcli.adapting.folder import RESULTS_FILE, begin, work_folder
 from sentcli.adapting.material import Material, choosing_set, in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
-from sentcli.adapting.plan import PLAN_FILE, Plan, make_plan
+from sentcli.adapting.plan import PLAN_FILE, Clock, Costs, Plan, make_plan, require_verdict
 from sentcli.adapting.token_weights import powers_for
 from sentcli.adapting.verdict import START, Verdict
 from sentcli.adapting.work import VERDICT_PRECISION, Work
@@ -35,7 +34,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.remaining import duration
 from sentcli.training.teachers import open_teacher
 
-FORMAT = 3
+FORMAT = 4
 """Changes when an unfinished adaptation of an earlier version cannot go on."""
 
 
@@ -91,7 +90,8 @@ def adapt(
     """
     _check_start(model)
     reads = [model, options.dev, options.test, options.keep, options.teacher, options.write_with]
-    with work_folder(output, corpus, reads, resume=resume, overwrite=overwrite) as folder:
+    of_work = work_folder(output, corpus, reads, resume=resume, overwrite=overwrite)
+    with of_work as folder, console.resumable(output):
         result = _adapted(corpus, model, folder, options, device)
         taken = result.contest.best.model if result.verdict.adopted else model
         _write(output, taken, result.to_dict())
@@ -101,7 +101,7 @@ def adapt(
 
 def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOptions, device: str) -> Adaptation:
     """Train candidates in a folder, and judge the best one."""
-    began = time.monotonic()
+    clock = Clock.of(options.seconds)
     kept_tasks = _watched(options.keep)
     if options.teacher is not None:
         open_teacher(options.teacher, device)
@@ -109,23 +109,24 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
     work = Work(model, material, folder, device, options.teacher, options.seed)
     start = work.model(model, VERDICT_PRECISION)
     identity = json_digest([FORMAT, start.load().fingerprint(), material.digest, _choices(material, options)])
+    costs = Costs.of_encoding(work)
+    require_verdict(costs, material, clock)
+    begin(folder, identity)
     known_hits = EvaluatedModel(model, LoadOptions(device=device))
     dev = RetrievalTask.of_own("dev", choosing_set(material.dev, known_hits, options.seed), 0)
     test = RetrievalTask.of_own("test", in_memory(material.test), RESAMPLES)
     candidates = candidates_for(start, has_teacher=options.teacher is not None)
     powers = powers_for(start.load())
     start.release()
-    plan = None
+    choosing = len(dev.data.ids)
+    a_weighting = costs.of([], 0, material, 0) + costs.document * choosing
+    untrained = weight(work, powers, dev, lambda: clock.left >= a_weighting)
     if (folder / PLAN_FILE).is_file():
         plan = Plan.read(folder)
-        if plan.identity != identity:
-            raise InputError(f"{folder} is the work of another model, corpus or option: --overwrite starts anew")
-    untrained = weight(work, powers, dev)
-    if plan is None:
+    else:
         base = best_of(untrained).model
-        rows = work.triplets(base)
-        left = options.seconds - (time.monotonic() - began)
-        plan = make_plan(work, base, candidates, dev, rows, left, identity, has_untrained=len(powers) > 0)
+        has_untrained = len(untrained) > 1
+        plan = make_plan(work, base, candidates, choosing, costs, clock, has_untrained=has_untrained)
         plan.write(folder)
     if plan.candidates:
         takes = duration(plan.seconds)

@@ -5,7 +5,7 @@ The worse half of what is trained ends after the first stage.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,16 +76,21 @@ class Contest:
         )
 
 
-def weight(work: Work, powers: Sequence[float], dev: RetrievalTask) -> list[Entrant]:
+def weight(work: Work, powers: Sequence[float], dev: RetrievalTask, fits: Callable[[], bool]) -> list[Entrant]:
     """Return the start and its weightings, scored on the queries that choose.
 
     Args:
         work: writes and scores, and does nothing twice.
         powers: of the weights of tokens, as `token_weights` has them.
         dev: the queries that choose.
+        fits: tells whether there is time for one more; the others are left out.
     """
     entrants = [Entrant(START, work.start, work.dev_score(work.start, dev), "start", 0.0)]
-    for power in powers:
+    for number, power in enumerate(powers):
+        if not fits():
+            left_out = ", ".join(f"{each:g}" for each in powers[number:])
+            console.warn(f"--budget leaves no time for {WEIGHTED} {left_out}: more time lets them compete")
+            break
         entrants.append(_scored(work, dev, f"{WEIGHTED} {power:g}", work.weighted(power), "weighting"))
     return entrants
 
@@ -111,8 +116,9 @@ def choose(
     """
     by_name = {candidate.name: candidate for candidate in candidates}
     base = best_of(untrained)
-    data, _ = work.triplets(base.model)
     halfway: dict[str, Entrant] = {}
+    if plan.candidates:
+        data, _ = work.triplets(base.model)
     for number, name in enumerate(plan.candidates):
         candidate = by_name[name]
         start = base.model

@@ -10,12 +10,16 @@ from pathlib import Path
 from sentcli.adapting.plan import PLAN_FILE
 from sentcli.errors import InputError
 from sentcli.io.atomic import OwnFiles, check_kept, check_output, locked
+from sentcli.io.forms import read_json, write_json
 from sentcli.model.saving import MODEL_FILES
 
 RESULTS_FILE = "adapt.json"
 """The results, in the folder of the model."""
 ADAPTED = OwnFiles((*MODEL_FILES, RESULTS_FILE), markers=(RESULTS_FILE,))
+BEGUN_FILE = "begun.json"
+"""The file of an adaptation that can go on: the digest of its start, documents, sets and options."""
 OWN_NAMES = (
+    BEGUN_FILE,
     PLAN_FILE,
     "made-*",
     "documents.jsonl",
@@ -38,7 +42,7 @@ def work_folder(
 ) -> Iterator[Path]:
     """Yield the folder of the work beside an output, which no other process has meanwhile.
 
-    What stands in it before there is a plan is of an adaptation of which nothing is known: it is made anew.
+    What stands in it before `begin` is of an adaptation of which nothing is known: it is made anew.
 
     Args:
         output: the folder of the model, which stays as it is.
@@ -61,7 +65,7 @@ def work_folder(
     folder = output.with_name(f"{output.name}.adapting")
     message = f"another process adapts to {output}: wait for it, or choose another -o"
     with locked(folder.with_name(f".{folder.name}.lock"), message):
-        begun = (folder / PLAN_FILE).is_file()
+        begun = (folder / BEGUN_FILE).is_file()
         if begun and not resume and not overwrite:
             raise InputError(
                 f"{folder} holds an unfinished adaptation: --resume goes on with it, --overwrite starts anew"
@@ -72,9 +76,26 @@ def work_folder(
         try:
             yield folder
         except InputError:
-            if not (folder / PLAN_FILE).is_file():
+            if not (folder / BEGUN_FILE).is_file():
                 _clear(folder)
             raise
+
+
+def begin(folder: Path, identity: str) -> None:
+    """Note that the work in a folder can go on, or find that it is the same that was begun there.
+
+    Args:
+        folder: of the work.
+        identity: a digest of start, documents, sets and options.
+
+    Raises:
+        InputError: if another work was begun there.
+    """
+    path = folder / BEGUN_FILE
+    if not path.is_file():
+        write_json(path, {"identity": identity})
+    elif read_json(path) != {"identity": identity}:
+        raise InputError(f"{folder} is the work of another model, corpus or option: --overwrite starts anew")
 
 
 def _refuse_inside(output: Path, corpus: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from sentcli.adapting.candidates import Candidate
     from sentcli.adapting.material import Material
     from sentcli.adapting.work import Work
-    from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.model.options import Precision
 
 PLAN_FILE = "plan.json"
+MARGIN = 0.9
+"""The share of the time that is left which is planned: saving and loading models is not measured."""
 LEAST_STEPS = 8
 """Steps of a stage, below which nothing is learnt."""
 MOST_EPOCHS = 2
@@ -40,8 +41,6 @@ REMEDY = "start anew with --overwrite"
 class Plan:
     """What is trained, and how long."""
 
-    identity: str
-    """A digest of start, documents, sets and options, which an adaptation that goes on has to equal."""
     candidates: list[str]
     """The names of the candidates that are trained."""
     steps: int
@@ -64,12 +63,21 @@ class Plan:
 class Costs:
     """What the parts of an adaptation take, in seconds."""
 
-    step: float
-    """An optimiser step."""
     document: float
     """The encoding of one document where it is mined or chosen by."""
     judged: float
     """The encoding of one document where the verdict is made, which is in fp32."""
+    step: float = 0.0
+    """An optimiser step."""
+
+    @classmethod
+    def of_encoding(cls, work: Work) -> Costs:
+        """Measure the encoding of documents with the start."""
+        document = _seconds_of_a_document(work, work.start, work.precision)
+        judged = document
+        if work.precision != VERDICT_PRECISION:
+            judged = _seconds_of_a_document(work, work.start, VERDICT_PRECISION)
+        return cls(document, judged)
 
     def of(self, candidates: Sequence[Candidate], steps: int, material: Material, choosing: int) -> float:
         """Return what is left of an adaptation takes, when the rows of the first stage are mined.
@@ -96,18 +104,49 @@ def survivors(candidates: int) -> int:
     return (candidates + 1) // 2
 
 
+@dataclass(frozen=True)
+class Clock:
+    """The time that an adaptation has."""
+
+    ends: float
+    """When the budget is used up, by `time.monotonic`."""
+
+    @classmethod
+    def of(cls, budget: float) -> Clock:
+        """Return a clock that begins now, with a budget in seconds."""
+        return cls(time.monotonic() + budget)
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.ends - time.monotonic()
+
+
+def require_verdict(costs: Costs, material: Material, clock: Clock) -> None:
+    """Refuse a budget that is too small to judge anything, before anything is made.
+
+    Raises:
+        InputError: which says how much it takes.
+    """
+    needed = costs.of([], 0, material, 0)
+    if needed > clock.left:
+        raise InputError(
+            f"--budget: {duration(max(clock.left, 0))} are left, and encoding the {len(material.test.ids):,} documents "
+            f"that judge takes about {duration(needed)} here: give more time, or a smaller set with --test"
+        )
+
+
 def make_plan(
     work: Work,
     base: str,
     candidates: Sequence[Candidate],
-    dev: RetrievalTask,
-    rows: tuple[Path, int],
-    budget: float,
-    identity: str,
+    choosing: int,
+    costs: Costs,
+    clock: Clock,
     *,
     has_untrained: bool,
 ) -> Plan:
-    """Measure a few steps and an encoding, and distribute what is left of the budget.
+    """Mine, measure a few steps, and distribute what is left of the budget.
 
     Where no training fits into it, and something competes that needs none, the plan is empty.
 
@@ -115,50 +154,44 @@ def make_plan(
         work: trains and scores.
         base: the model from which training goes on.
         candidates: in the order in which they are left out if there is too little time, the last one first.
-        dev: the queries that choose.
-        rows: the rows of training and their number.
-        budget: the seconds that are left.
-        identity: see `Plan.identity`.
+        choosing: the documents of the set that chooses.
+        costs: of encoding.
+        clock: what is left of the budget.
         has_untrained: whether something competes that needs no training.
 
     Raises:
-        InputError: if the budget is too small for one candidate, or for the verdict.
+        InputError: if the budget is too small for one candidate, and nothing else competes.
     """
-    began = time.monotonic()
-    data, count_of_rows = rows
-    choosing = len(dev.data.ids)
-    costs = _measured(work, base, candidates[0], data)
-    left = budget - (time.monotonic() - began)
-    most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // BATCH_SIZE)
-    for count in range(len(candidates), 0, -1):
-        tried = candidates[:count]
-        without_steps = costs.of(tried, 0, work.material, choosing)
-        a_step = costs.of(tried, 1, work.material, choosing) - without_steps
-        steps = min(most, int((left - without_steps) / a_step))
-        if steps >= LEAST_STEPS:
-            names = [candidate.name for candidate in tried]
-            return Plan(identity, names, steps, costs.of(tried, steps, work.material, choosing))
-    needed = costs.of(candidates[:1], LEAST_STEPS, work.material, choosing) + budget - left
+    material = work.material
+    mining = costs.document * len(material.documents)
+    least = costs.of(candidates[:1], LEAST_STEPS, material, choosing)
+    needed = mining + least
+    if needed <= clock.left:
+        data, count_of_rows = work.triplets(base)
+        request = work.request(candidates[0], base, base, data, "measured", LEAST_STEPS)
+        kind = estimate_training(request, []).kinds[0]
+        costs = replace(costs, step=kind.seconds / kind.steps)
+        most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // BATCH_SIZE)
+        for count in range(len(candidates), 0, -1):
+            tried = candidates[:count]
+            without_steps = costs.of(tried, 0, material, choosing)
+            a_step = costs.of(tried, 1, material, choosing) - without_steps
+            steps = min(most, int((MARGIN * clock.left - without_steps) / a_step))
+            if steps >= LEAST_STEPS:
+                names = [candidate.name for candidate in tried]
+                return Plan(names, steps, costs.of(tried, steps, material, choosing))
+        needed = costs.of(candidates[:1], LEAST_STEPS, material, choosing) / MARGIN
     reason = (
-        f"--budget: {duration(max(budget, 0))} are left, and one training of {LEAST_STEPS} steps with its evaluations "
-        f"takes about {duration(needed)} here"
+        f"--budget: {duration(max(clock.left, 0))} are left, and one training of {LEAST_STEPS} steps with its "
+        f"evaluations takes about {duration(needed)} here"
     )
-    seconds = costs.of([], 0, work.material, choosing)
-    if not has_untrained or seconds > left:
-        raise InputError(f"{reason}: give more time, or smaller sets with --dev and --test")
+    if not has_untrained:
+        raise InputError(
+            f"{reason}: give more time, or smaller sets with --dev and --test; what was made is in {work.folder}, and "
+            "--resume goes on with it"
+        )
     console.warn(f"{reason}: weights of tokens compete alone; more time lets it train")
-    return Plan(identity, [], 0, seconds)
-
-
-def _measured(work: Work, base: str, candidate: Candidate, data: Path) -> Costs:
-    """Measure a step and the encoding of a document."""
-    request = work.request(candidate, base, base, data, "measured", LEAST_STEPS)
-    kind = estimate_training(request, []).kinds[0]
-    document = _seconds_of_a_document(work, base, work.precision)
-    judged = document
-    if work.precision != VERDICT_PRECISION:
-        judged = _seconds_of_a_document(work, base, VERDICT_PRECISION)
-    return Costs(kind.seconds / kind.steps, document, judged)
+    return Plan([], 0, costs.of([], 0, material, choosing))
 
 
 def _seconds_of_a_document(work: Work, base: str, precision: Precision) -> float:

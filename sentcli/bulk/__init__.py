@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         shard_rows_of,
         single_model,
     )
-    from sentcli.bulk.passages import facts_of, passage_rows
+    from sentcli.bulk.passages import facts_of, passage_rows, rows_into
     from sentcli.bulk.stored_texts import open_stored_texts
     from sentcli.bulk.update import Changes, dry_run
 
@@ -64,7 +64,7 @@ FILES = {
         "shard_rows_of",
         "single_model",
     ),
-    "passages": ("facts_of", "passage_rows"),
+    "passages": ("facts_of", "passage_rows", "rows_into"),
     "stored_texts": ("open_stored_texts",),
     "update": ("Changes", "dry_run"),
 }
@@ -86,6 +86,7 @@ __all__ = [
     "passage_rows",
     "read_checked",
     "read_inputs",
+    "rows_into",
     "say_types",
     "shard_rows_of",
     "single_model",

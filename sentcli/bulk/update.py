@@ -84,7 +84,7 @@ class RowChanges:
     stored: StoredTexts
     column_types: dict[str, Any]
     """The Arrow types of the columns, as they are written."""
-    sample_texts: int = 256
+    sample_texts: int = 64
     counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "changed": 0, "new": 0})
     _new_texts: set[bytes] = field(default_factory=set)
     _characters: int = 0

@@ -246,7 +246,17 @@ def register(function: Any, group: typer.Typer) -> None:
         argument.long: argument.flag.implied_value for argument in verb.arguments if argument.flag.implied_value
     }
     command_class = type("CommandOfVerb", (Command,), {"common": common, "implied_values": implied_values})
-    group.command(verb.name, cls=command_class, no_args_is_help=required, help=verb.help)(command_of_verb)
+    group.command(verb.name, cls=command_class, no_args_is_help=required, help=unwrapped(verb.help))(command_of_verb)
+
+
+def unwrapped(text: str) -> str:
+    """Return a help text whose paragraphs are one line each, for a screen of any width; examples keep their lines."""
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        if not paragraph.startswith("\b"):
+            paragraph = paragraph.replace("\n", " ")
+        paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
 def _annotation(argument: Argument) -> Any:
@@ -341,7 +351,9 @@ def _message(error: Exception) -> str:
         return str(unreadable)
     if isinstance(error, OSError) and error.strerror:
         advice = f"; {CACHE} names another folder for the cache" if _is_in_cache(error.filename) else ""
-        return f"{error.filename}: {error.strerror}{advice}" if error.filename else error.strerror
+        if not error.filename:
+            return error.strerror
+        return f"{error.filename}: {error.strerror}{advice}"
     if broken := broken_library(error):
         return str(broken)
     return f"{type(error).__name__}: {error} (a defect of sentcli; --debug shows where)"

@@ -25,6 +25,45 @@ class Group:
     """Fields that are no options of this verb; they keep their defaults."""
 
 
+COMMAND_LINE = re.compile(r"sentcli [a-z][^;:()]*")
+"""A command in a message, which is one in Python, too."""
+OPTION = re.compile(r"(?<![\w-])(--?[a-z][\w-]*)(?: (?=[^a-z\s]))?")
+"""An option in a message, with the space in front of its value unless a word follows."""
+
+
+def with_keywords(message: str, arguments: Sequence[Argument]) -> str:
+    """Return a message with the names of keywords in place of those of options, except in commands of a shell.
+
+    Args:
+        message: of an error.
+        arguments: those of the verb.
+    """
+    names = {}
+    for argument in arguments:
+        keyword = f"{argument.name}="
+        if bool in argument.kinds:
+            keyword += "True "
+        names[argument.long] = keyword
+        if argument.flag.short:
+            names[argument.flag.short] = keyword
+
+    def keyword_of(option: re.Match[str]) -> str:
+        keyword = names.get(option[1], option[0])
+        if not option[0].endswith(" "):
+            keyword = keyword.rstrip()
+        return keyword
+
+    def named(text: str) -> str:
+        return OPTION.sub(keyword_of, text)
+
+    parts = []
+    behind = 0
+    for command in COMMAND_LINE.finditer(message):
+        parts += [named(message[behind : command.start()]), command[0]]
+        behind = command.end()
+    return "".join([*parts, named(message[behind:])])
+
+
 @dataclass(frozen=True)
 class Argument:
     """One argument of a verb."""

@@ -34,6 +34,7 @@ from sentcli.command.arguments import (
     command_line,
     docstring,
     in_utf8,
+    with_keywords,
 )
 from sentcli.command.result import Result
 from sentcli.errors import InputError, SentcliError
@@ -258,9 +259,11 @@ def verb(
                 if isinstance(result, Result):
                     result.settle()
                 return result
-            except InputError as error:
-                if in_memory is not None and "no such file" in str(error):
-                    error.args = (f"{error}; a list of texts in a list, [[...]], is texts for sure",)
+            except SentcliError as error:
+                message = with_keywords(str(error), declared.arguments)
+                if in_memory is not None and "no such file" in message:
+                    message += "; a list of texts in a list, [[...]], is texts for sure"
+                error.args = (message,)
                 raise
 
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -285,7 +288,9 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
         else:
             arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
     if COMMON not in groups:
-        without = () if pages else ("report",)
+        without: tuple[str, ...] = ()
+        if not pages:
+            without = ("report",)
         arguments += _of_group(COMMON, CommonOptions(), Group("Output", without), {})
     return Verb(name, function, tuple(arguments), groups, text)
 

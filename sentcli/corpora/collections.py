@@ -27,8 +27,8 @@ from sentcli.search.row_store import DATABASES, Database, RowsThere, RowStore
 if TYPE_CHECKING:
     from sentcli.search.recall import IndexedSearch
 
-MEASURED_ROWS = 256
-"""The rows by which the time of encoding is told before anything is written, or some more."""
+MEASURED_ROWS = 64
+"""The rows by which the time of encoding is told before anything is written."""
 
 
 @dataclass(frozen=True)
@@ -137,17 +137,20 @@ class CollectionUpdating:
         """
         rows = self.read()
         order = rows.order(self.database.most_id_bytes)
-        seconds = measured = 0.0
+        seconds, measured, characters = 0.0, 0, 0
         with self.database.compare(rows.record) as there:
             for change in self._changes(there, rows):
                 new = change.new
-                if new and measured < MEASURED_ROWS:
+                characters += change.characters(new)
+                if new and not measured:
+                    places = np.linspace(0, len(new) - 1, min(MEASURED_ROWS, len(new)))
+                    some = [new[int(place)] for place in places]
                     began = time.perf_counter()
-                    change.vectors_of(new)
-                    seconds += time.perf_counter() - began
-                    measured += len(new)
+                    change.vectors_of(some)
+                    seconds = time.perf_counter() - began
+                    measured = change.characters(some)
             surplus = _surplus(there, order)
-        estimated = seconds * self.counts["encoded"] / max(measured, 1)
+        estimated = seconds * characters / max(measured, 1)
         deleted = len(surplus) if self.options.prune else 0
         written, encoded, unchanged = self.counts["written"], self.counts["encoded"], self.counts["unchanged"]
         console.note(
@@ -205,6 +208,11 @@ class _Change:
         return [
             row for row, row_hash in zip(self.rows, self.hashes, strict=True) if text_of(row_hash) not in self.known
         ]
+
+    def characters(self, rows: Sequence[int]) -> int:
+        """Return the number of characters of some of these rows."""
+        texts = dict(zip(self.rows, self.block.texts, strict=True))
+        return sum(len(texts[row]) for row in rows)
 
     def vectors(self) -> AnyVectors:
         """Return the vectors of the rows ``[rows, dim]``."""

@@ -130,7 +130,7 @@ class DirectoryMove(Move):
     def run(self) -> dict[str, Any]:
         """Encode and index the rows beside, and exchange the directories; see `Move.run`."""
         indexes = self.indexes
-        goes_on = console.resumable(self.title, how="goes on after the shards that are whole")
+        goes_on = console.resumable(self.title, how="goes on after the shards that are whole", is_whole=lambda: True)
         with room_explained(self.title, ADVICE), goes_on:
             with console.encoding(f"encoding with {self.target.model}", self.row_count) as bar:
                 summary = encode_again(self.encoder, self.stored, self.settings, bar)

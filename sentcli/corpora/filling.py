@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sentcli.bulk.files import Inputs
     from sentcli.cluster.pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.encoder.vector_facts import Passages
     from sentcli.model.passages import PassageRows
     from sentcli.search.index import IndexRequest
     from sentcli.search.vector_file import VectorFile
@@ -106,6 +108,7 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
 
     from sentcli import bulk
     from sentcli.encoder.vector_facts import VectorFacts
+    from sentcli.io.folder import is_whole
     from sentcli.search.vector_file import check_made_by
 
     facts = given.origin.recorded() if given.origin.known else {}
@@ -123,12 +126,13 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
     if len(given.rows) != texts.inputs.survey.rows:
         raise InputError(f"{given.origin.name} has {len(given.rows):,} vectors, {texts.inputs.survey.rows:,} texts")
     blocks = given.blocks
-    with console.resumable(str(texts.folder), how=GOES_ON):
+    target = str(texts.folder)
+    with console.resumable(target, how=GOES_ON, is_whole=partial(is_whole, target)):
         summary = bulk.store_files(
             lambda first, end: blocks.take(np.arange(first, end)),
             blocks.dimension,
             texts.inputs,
-            str(texts.folder),
+            target,
             texts.settings,
             facts,
         )
@@ -140,6 +144,7 @@ def read_texts(
     folder: Path,
     text: TextOptions,
     cut: PassageRows | None = None,
+    there: Passages | None = None,
     *,
     overwrite: bool,
     update: bool = False,
@@ -151,6 +156,7 @@ def read_texts(
         folder: the directory of vectors that is written.
         text: how the files are read.
         cut: cuts documents into passages, which are the rows then.
+        there: how those of the directory were cut.
         overwrite: make the vectors in the directory's staging folder, if it exists.
         update: keep the vectors of the directory, which is replaced as with `overwrite`.
 
@@ -192,7 +198,7 @@ def read_texts(
         stays_beside=True,
         resume=resume,
         append=text.append,
-        passages=bulk.facts_of(cut),
+        passages=bulk.facts_of(cut, there if text.append else None),
     )
     return TextInput(folder, inputs, settings, given, update)
 
@@ -218,6 +224,7 @@ def _encode_texts(
     from sentcli import bulk
     from sentcli.encoder import warn_truncated
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.io.folder import is_whole
     from sentcli.search import ann
     from sentcli.search.index import check_recipe
 
@@ -240,8 +247,10 @@ def _encode_texts(
         stored=stored,
         encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
     )
-    with console.resumable(str(folder), how=GOES_ON), console.encoding("encoding", rows) as bar:
-        summary = bulk.encode_files(encoder, inputs, str(folder), settings, progress=bar)
+    target = str(folder)
+    resumable = console.resumable(target, how=GOES_ON, is_whole=partial(is_whole, target))
+    with resumable, console.encoding("encoding", rows) as bar:
+        summary = bulk.encode_files(encoder, inputs, target, settings, progress=bar)
     if summary.changes is None:
         console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
     else:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.passages import rows_of_facts
+from sentcli.bulk.passages import room_of, rows_of_facts
 from sentcli.bulk.update import vector_differences
 from sentcli.compression import Compression
 from sentcli.corpora.move_gate import Serving
@@ -207,6 +207,18 @@ class Move(ABC):
         if passages is None:
             return None
         return rows_of_facts(serving.encoder.local.tokenizer, passages)
+
+    @property
+    def fate_of_passages(self) -> str:
+        """A sentence about the passages, which stay as they were cut; empty if there are none."""
+        passages = self.origin.passages
+        if passages is None:
+            return ""
+        kept = f"the passages of {self.title} stay as they were cut, at {passages.tokens} tokens"
+        room = room_of(self.encoder.local.tokenizer, self.settings.prompt)
+        if room >= passages.tokens:
+            return kept
+        return f"{kept}, of which {self.target.model} reads {room}: an update with --passages cuts them anew"
 
     def check(self) -> None:
         """Refuse a move that cannot be made, before anything is compared or encoded.

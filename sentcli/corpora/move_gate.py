@@ -133,6 +133,11 @@ class MoveComparison:
         """Whether a loss beyond what is allowed is excluded."""
         return self.compared.passed
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether a loss is proven, which more queries would show again."""
+        return not self.passed and self.compared.interval[1] < 0
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         compared = self.compared
@@ -156,7 +161,7 @@ class MoveComparison:
         compared = self.compared
         judgement = "as good as"
         if not self.passed:
-            judgement = "worse than" if compared.interval[1] < 0 else "not shown to be as good as"
+            judgement = "worse than" if self.is_worse else "not shown to be as good as"
         low, high = map(_number, compared.interval)
         old, new = self.models
         sentence = (

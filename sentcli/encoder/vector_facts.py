@@ -23,6 +23,7 @@ PROVENANCE = ("revision", "weights")
 """The facts that name the files of a model; whether its vectors are others is told by the fingerprint."""
 NOT_COMPARED = ("model", "output_dtype", "canaries", "similarity", *PROVENANCE)
 """The facts in which vectors may differ that are put beside each other."""
+WHOLE = "no --passages"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,21 @@ class Passages:
     """The most tokens of a passage, with its context and without special tokens."""
     overlap: Annotated[int, Field(ge=0)] = 0
     context: Context = "none"
+
+    def __str__(self) -> str:
+        """Return the options that cut so."""
+        options = f"--passages --passage-tokens {self.tokens}"
+        if self.overlap:
+            options += f" --overlap {self.overlap}"
+        if self.context != "none":
+            options += f" --context {self.context}"
+        return options
+
+    def takes(self, other: Passages | None) -> bool:
+        """Whether passages of other facts may stand among these; shorter ones may: a model may read less."""
+        if other is None:
+            return False
+        return replace(other, tokens=self.tokens) == self and other.tokens <= self.tokens
 
 
 @dataclass(frozen=True)
@@ -158,8 +174,12 @@ class VectorFacts:
         others = other.recorded()
         differences = []
         for name, value in self.recorded().items():
-            if name not in NOT_COMPARED and value != others.get(name):
+            if name not in (*NOT_COMPARED, "passages") and value != others.get(name):
                 differences.append(f"{name} {value!r} there, {others.get(name)!r} here")
-        if "passages" in others and self.passages is None:
-            differences.append(f"passages None there, {others['passages']!r} here")
+        may_stand_here = self.passages == other.passages
+        if self.passages is not None:
+            may_stand_here = self.passages.takes(other.passages)
+        if not may_stand_here:
+            there, here = self.passages or WHOLE, other.passages or WHOLE
+            differences.append(f"{there} there, {here} here")
         return differences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,8 @@ def _lack_of_corpus(facts: VectorFacts, model: EvaluatedModel, task: OwnHits) ->
     return source.lack_of_vectors(facts)
 
 
-def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold) -> Path:
-    """Write what was learned beside a corpus or a model that `check_place` has accepted; return the path."""
+def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold) -> None:
+    """Write what was learned beside a corpus or a model that `check_place` has accepted, and say what reads it."""
     observed = threshold.observed
     calibration = Calibration(
         curve=threshold.curve,
@@ -188,7 +189,14 @@ def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold
         precision=threshold.precision,
         threshold=threshold.similarity,
     )
-    return calibration.write(place)
+    path = calibration.write(place)
+    offered = threshold.precision
+    if offered > calibration.highest:
+        offered = math.floor(100 * calibration.highest) / 100
+    console.note(
+        f"{path}: retrieve shows the probability that a hit is right, at most {calibration.highest:.3f}, and takes "
+        f"--least {offered:g}p"
+    )
 
 
 def _encoder_of(model: EvaluatedModel, task: OwnHits) -> SentenceEncoder:

@@ -100,6 +100,43 @@ class Against(BaseModel):
     tasks: dict[str, PublishedLine]
 
 
+class ReliabilityPart(BaseModel):
+    """A tenth of the hits: the probability that was predicted, and how many of them are right."""
+
+    probability: float
+    share: float
+    interval: tuple[float, float]
+    count: int
+
+
+class Highest(BaseModel):
+    """The highest precision that there is, and from which similarity on."""
+
+    precision: float
+    similarity: float
+
+
+class ThresholdResult(BaseModel):
+    """The similarity from which on hits are right, as ``evaluate --threshold`` writes it."""
+
+    precision: float
+    similarity: Number
+    interval: tuple[Number, Number]
+    held_out_precision: Number
+    held_out_interval: tuple[float, float] | None
+    held_out_hits: int
+    recall: float
+    form: str
+    brier: float
+    positives: int
+    negatives: int
+    groups: int
+    depth: int | None
+    reliability: list[ReliabilityPart]
+    highest: Highest | None = None
+    f1_threshold: Number = None
+
+
 class TaskResult(BaseModel):
     """The results of one task; all other fields are metrics, counts and details."""
 
@@ -111,6 +148,8 @@ class TaskResult(BaseModel):
     """The scores of the years or domains of a task."""
     draws: dict[str, Samples] = {}
     """Samples of metrics; files of earlier versions have none."""
+    threshold: ThresholdResult | Number = None
+    """A threshold that was asked for has that of the best F1 in it."""
 
     def score(self, task: str, kind: str, shown_metrics: tuple[str, ...]) -> TaskScore:
         """Return the score of the task."""
@@ -118,6 +157,12 @@ class TaskResult(BaseModel):
         details: dict[str, Any] = {}
         if self.subsets:
             details["subsets"] = self.subsets
+        of_best_f1 = self.threshold
+        if isinstance(self.threshold, ThresholdResult):
+            details["threshold"] = self.threshold.model_dump()
+            of_best_f1 = self.threshold.f1_threshold
+        if isinstance(of_best_f1, float):
+            metrics["threshold"] = of_best_f1
         for key, value in (self.model_extra or {}).items():
             if key not in shown_metrics and not _is_metric(key, value):
                 details[key] = value

@@ -181,8 +181,8 @@ class DatasetWriter:
         if not same_inputs and not append:
             changed = _inputs_difference(last.inputs, inputs.inputs)
             raise InputError(
-                f"{self.folder} cannot be resumed, inputs differ: {changed}; --append adds rows, another -o keeps "
-                "both, --overwrite replaces what is there"
+                f"{self.folder} cannot be resumed, inputs differ: {changed}; --update makes of it what these inputs "
+                "are, --append adds rows, another -o keeps both, --overwrite replaces what is there"
             )
         self._require_same(old, "columns", append=append)
         if not same_inputs:

@@ -345,6 +345,14 @@ def local_place(name: str | Path) -> Place:
     return copy
 
 
+def is_whole(output: str) -> bool:
+    """Whether a directory has all of its rows."""
+    with suppress(SentcliError, OSError):  # it is not there, or parts of other machines are missing
+        manifest = read_manifest(open_folder(output))
+        return manifest.rows_done == manifest.rows_total
+    return False
+
+
 def rows_so_far(output: str, *, overwrite: bool) -> dict[str, int]:
     """Return how many rows an unfinished directory holds and is to hold; nothing if it was not begun.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.packed import unpacked_name
 from sentcli.io.places import STORES, is_remote, scheme_of
@@ -55,12 +56,13 @@ def text_sources(
                 sources.append(source)
     if delimiter is not None and not any(source.format == "csv" for source in sources):
         raise InputError("--delimiter says what separates csv, and no input is csv")
-    for source in sources:
-        if source.format != "page" and is_markdown(source.path):
-            say_once(
-                f"{source.name}: Markdown is read line by line here, headings and blank lines included; 'sentcli data "
-                "make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
-            )
+    by_line = [source.name for source in sources if source.format != "page" and is_markdown(source.path)]
+    if by_line:
+        others = f" and {len(by_line) - 1:,} more" if len(by_line) > 1 else ""
+        say_once(
+            f"{by_line[0]}{others}: Markdown is read line by line here, headings and blank lines included; 'sentcli "
+            "data make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
+        )
     return sources
 
 
@@ -140,6 +142,12 @@ def _of_shards(folder: Folder) -> list[str]:
     if manifest.rows_done < manifest.rows_total:
         counts = f"{manifest.rows_done:,} of {manifest.rows_total:,} rows"
         raise InputError(f"{folder} is unfinished ({counts}): finish it with --resume first")
+    context = (manifest.settings.get("passages") or {}).get("context", "none")
+    if context != "none":
+        console.warn(
+            f"{folder} holds passages that were encoded behind their {context} (--context); their texts are read "
+            "without: sentcli migrate encodes them as they were with another model"
+        )
     files = [f"{str(folder).rstrip('/')}/{shard.rows}" for shard in manifest.shards]
     if files and "text" not in _columns(open_source(files[0])):
         inputs = chain.from_iterable(group.inputs for group in manifest.groups)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -23,6 +24,30 @@ if TYPE_CHECKING:
 
 Shown = dict[tuple[Any, str], int]
 """The rank at which a title and a text were shown first."""
+
+
+LEAST_WIDTH = 50
+"""Characters of the screen for each way of searching, below which they stand one below the other."""
+
+
+@dataclass(frozen=True)
+class HitsGrid:
+    """The hits of a query for the console, which chooses by its width how several modes of searching are shown."""
+
+    query: str
+    hits_by_mode: Mapping[str, Sequence[Hit]]
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Grid]:
+        """Yield one table, or one for each mode."""
+        if len(self.hits_by_mode) == 1 or options.max_width >= LEAST_WIDTH * len(self.hits_by_mode):
+            yield hits_grid(self.query, self.hits_by_mode)
+            return
+        from rich.text import Text
+
+        for mode, hits in self.hits_by_mode.items():
+            grid = hits_grid(self.query, {mode: hits})
+            grid.title = Text(f"{mode}: {_beginning(self.query)}")
+            yield grid
 
 
 def hits_grid(query: str, hits_by_mode: Mapping[str, Sequence[Hit]]) -> Grid:

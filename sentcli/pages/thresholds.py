@@ -8,9 +8,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from sentcli import console
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
-from sentcli.evaluation.observed_hits import Observed
 from sentcli.evaluation.observing import keep, observe, tasks_with_hits
 from sentcli.evaluation.options import ThresholdOptions
 from sentcli.evaluation.scores import ModelScores
@@ -29,15 +27,15 @@ class Thresholds(Part):
     """The thresholds of models on data of the user."""
 
     precision: float
-    of_scores: Mapping[tuple[str, str], Threshold]
-    """By the names of model and task."""
+    of_scores: Mapping[tuple[str, str], Mapping[str, Any]]
+    """The entries of the JSON, which `threshold_json` makes, by the names of model and task."""
 
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
         """Return the threshold of a model on a task."""
-        threshold = self.of_scores.get((scores.model, task))
-        if threshold is None:
+        found = self.of_scores.get((scores.model, task))
+        if found is None:
             return {}
-        entry = threshold_json(threshold)
+        entry = dict(found)
         for score in scores.tasks:
             if score.task == task and "threshold" in score.metrics:  # that of the best F1, whose key this one has
                 entry["f1_threshold"] = score.metrics["threshold"]
@@ -50,17 +48,39 @@ class Thresholds(Part):
         tasks = dict.fromkeys(task for _, task in self.of_scores)
         for number, task in enumerate(tasks, 1):
             of_models = {}
-            for (model, of_task), threshold in self.of_scores.items():
+            for (model, of_task), entry in self.of_scores.items():
                 if of_task == task:
-                    of_models[model] = threshold
+                    of_models[model] = entry
             title = f"How often hits are right, by predicted probability: {task}"
-            sections.append(Section(title, figure=_figure(title, of_models, number)))
+            sections.append(
+                Section(title, figure=_figure(title, of_models, f"reliability-{100 * self.precision:g}-{number}"))
+            )
         return sections
 
     @property
     def sentence(self) -> str:
         """From which similarity on hits are right, of each model and task."""
         return "\n".join(f"{model} on {task}: {_sentence(found)}" for (model, task), found in self.of_scores.items())
+
+
+def threshold_sections(scores: Sequence[ModelScores], shown: Mapping[str, str]) -> list[Section]:
+    """Return the sections of the thresholds that stand in the JSON of models, those of one precision together.
+
+    Args:
+        scores: as they were read.
+        shown: what is shown of the labels of models.
+    """
+    of_precisions: dict[float, dict[tuple[str, str], Mapping[str, Any]]] = {}
+    for of_model in scores:
+        for score in of_model.tasks:
+            entry = score.details.get("threshold")
+            if entry is not None:
+                of_scores = of_precisions.setdefault(entry["precision"], {})
+                of_scores[shown.get(of_model.label, of_model.label), score.task] = entry
+    sections: list[Section] = []
+    for precision, of_scores in of_precisions.items():
+        sections += Thresholds(precision, of_scores).sections()
+    return sections
 
 
 def find_thresholds(
@@ -86,10 +106,9 @@ def find_thresholds(
     of_scores = {}
     for model, task in product(models, tasks_with_hits(tasks)):
         threshold = find_threshold(observe(model, task), precision)
-        of_scores[model.name, task.name] = threshold
+        of_scores[model.name, task.name] = threshold_json(threshold)
         if place is not None:
-            path = keep(place, model, task, threshold)
-            console.note(f"{path}: retrieve shows the probability that a hit is right, and takes --least 0.9p")
+            keep(place, model, task, threshold)
         model.release()
     return [Thresholds(precision, of_scores)]
 
@@ -121,36 +140,38 @@ def threshold_json(threshold: Threshold) -> dict[str, Any]:
     return entry
 
 
-def _hits(observed: Observed) -> str:
+def _hits(entry: Mapping[str, Any]) -> str:
     """Return what the hits are, with their number and how many of them are right."""
-    share = 100 * observed.positives / len(observed)
-    if observed.source.depth is None:
-        what = f"{len(observed):,} pairs"
+    count = entry["positives"] + entry["negatives"]
+    share = 100 * entry["positives"] / count
+    if entry["depth"] is None:
+        what = f"{count:,} pairs"
     else:
-        what = f"{len(observed):,} first {observed.source.depth} documents of {observed.group_count:,} queries"
+        what = f"{count:,} first {entry['depth']} documents of {entry['groups']:,} queries"
     return f"{what}, {share:.0f} % of them right"
 
 
-def _sentence(threshold: Threshold) -> str:
-    percent = f"{100 * threshold.precision:g} %"
-    hits = _hits(threshold.observed)
-    if threshold.similarity is None:
-        precision, similarity = threshold.highest
+def _sentence(entry: Mapping[str, Any]) -> str:
+    percent = f"{100 * entry['precision']:g} %"
+    hits = _hits(entry)
+    if entry["similarity"] is None:
+        highest = entry["highest"]
         sentence = (
             f"no similarity from which on {percent} are right ({LEAST_ABOVE} hits at least); the highest precision is "
-            f"{100 * precision:.0f} %, from {similarity:.5f} on"
+            f"{100 * highest['precision']:.0f} %, from {highest['similarity']:.5f} on"
         )
     else:
-        low, high = threshold.interval
+        low, high = entry["interval"]
         ends = f"{low:.5f} or more; from none on it is sure"
         if high is not None:
             ends = f"{low:.5f} to {high:.5f}"
-        sentence = f"from similarity {threshold.similarity:.5f} on ({ends}) {percent} are right"
-    if threshold.held_out_precision is not None and threshold.held_out_interval is not None:
-        least, most = threshold.held_out_interval
+        sentence = f"from similarity {entry['similarity']:.5f} on ({ends}) {percent} are right"
+    held_out_precision, held_out_interval = entry["held_out_precision"], entry["held_out_interval"]
+    if held_out_precision is not None and held_out_interval is not None:
+        least, most = held_out_interval
         interval = f"{100 * least:.0f} to {100 * most:.0f}"
-        held_out = f"{100 * threshold.held_out_precision:.1f} % ({interval}) of {threshold.held_out_hits:,} hits"
-        sentence += f"; by thresholds of other folds {held_out}, {100 * threshold.recall:.0f} % of the right ones"
+        held_out = f"{100 * held_out_precision:.1f} % ({interval}) of {entry['held_out_hits']:,} hits"
+        sentence += f"; by thresholds of other folds {held_out}, {100 * entry['recall']:.0f} % of the right ones"
     return f"{sentence} ({hits})"
 
 
@@ -159,21 +180,21 @@ def _table(thresholds: Thresholds) -> Table:
     rows: list[dict[str, Any]] = []
     texts = {}
     for (model, task), found in thresholds.of_scores.items():
-        texts[len(rows), 3] = _between(*found.interval)
-        low, high = found.held_out_interval or (None, None)
+        texts[len(rows), 3] = _between(*found["interval"])
+        low, high = found["held_out_interval"] or (None, None)
         row = {
             "model": model,
             "data": task,
-            "from": found.similarity,
+            "from": found["similarity"],
             "interval": None,
-            "held out": found.held_out_precision,
+            "held out": found["held_out_precision"],
             "low": low,
             "high": high,
-            "recall": found.recall,
-            "right": found.observed.positives,
-            "wrong": found.observed.negatives,
-            "form": found.curve.form,
-            "Brier": found.brier[found.curve.form],
+            "recall": found["recall"],
+            "right": found["positives"],
+            "wrong": found["negatives"],
+            "form": found["form"],
+            "Brier": found["brier"],
         }
         rows.append(row)
     formats = dict.fromkeys(("held out", "low", "high", "recall", "Brier"), ".4f") | {"from": ".5f"}
@@ -194,22 +215,23 @@ def _between(low: float | None, high: float | None) -> str:
     return f"{low:.5f} to {high:.5f}"
 
 
-def _figure(title: str, of_models: Mapping[str, Threshold], number: int) -> Figure:
+def _figure(title: str, of_models: Mapping[str, Mapping[str, Any]], name: str) -> Figure:
     """Return the share of right hits against the predicted probability, which are equal if probabilities hold."""
     import pandas as pd
 
     rows = []
-    for model, threshold in of_models.items():
-        for part in threshold.reliability:
-            low, high = part.interval
-            label = f"{model}: {part.share:.3f} of {part.count:,} hits are right, {part.probability:.3f} predicted"
-            place = {"x": part.probability, "y": part.share, "low": low, "high": high}
-            rows.append({"panel": "reliability", "series": model, **place, "label": label, "count": part.count})
+    for model, entry in of_models.items():
+        for part in entry["reliability"]:
+            low, high = part["interval"]
+            share, predicted, count = part["share"], part["probability"], part["count"]
+            label = f"{model}: {share:.3f} of {count:,} hits are right, {predicted:.3f} predicted"
+            place = {"x": predicted, "y": share, "low": low, "high": high}
+            rows.append({"panel": "reliability", "series": model, **place, "label": label, "count": count})
     data = pd.DataFrame(rows)
     alt = f"{title}; {len(data)} parts of the hits with their 95 % intervals beside the diagonal."
     note = "Each point is a tenth of the hits, with probabilities that were learned from other folds."
     panels = {"reliability": partial(_draw, data)}
-    return Figure(f"reliability-{number}", title, panels, data, alt, note, columns=1)
+    return Figure(name, title, panels, data, alt, note, columns=1)
 
 
 def _draw(data: DataFrame, axes: Axes) -> None:

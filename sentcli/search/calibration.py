@@ -16,6 +16,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Le
 from pydantic import Field
 
+from sentcli import console
 from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Count
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Share = Annotated[float, Ge(0), Le(1)]
 CALIBRATION = "calibration.json"
+MOST_SIMILAR: dict[str, float] = {"cosine": 1.0}
+"""The highest value of similarities that have one."""
+BEYOND_ALL = 1e9
+PER_CENT = 2
+"""From here on a number in the place of a similarity between -1 and 1 looks like per cent."""
 SAME_SIMILARITIES = ("float32", "float16")
 """The output types of vectors whose similarities are those that were learned from, but for rounding."""
 
@@ -156,6 +162,11 @@ class Calibration:
         return self.curve(np.asarray(similarities, np.float64))
 
     @property
+    def highest(self) -> float:
+        """The highest probability that a hit can have."""
+        return float(self.probabilities(MOST_SIMILAR.get(self.learned_from.similarity, BEYOND_ALL)))
+
+    @property
     def share_right(self) -> float:
         """The share of hits that were right in the data that it was learned from."""
         return self.positives / (self.positives + self.negatives)
@@ -215,6 +226,30 @@ class Least:
                 f"--least {text} is of similarities, and scores of --search {ways} are none: leave one out"
             )
         return cls(value, is_probability)
+
+    def check(self, similarity: str, calibration: Calibration | None) -> None:
+        """Refuse what looks like per cent, and warn of a similarity or a probability that no hit can have.
+
+        Args:
+            similarity: by which rows are searched.
+            calibration: what gives hits their probabilities.
+
+        Raises:
+            InputError: which says what the highest similarity is.
+        """
+        if self.is_probability:
+            if calibration is not None and self.value > calibration.highest:
+                source = calibration.learned_from.name
+                most = f"the highest one that was learned from {source} is {calibration.highest:.3f}"
+                console.warn(f"--least {self.value:g}p: no hit has this probability, {most}")
+            return
+        most_similar = MOST_SIMILAR.get(similarity, math.inf)
+        if self.value <= most_similar:
+            return
+        problem = f"--least {self.value:g}: no hit has it, a similarity by {similarity} is {most_similar:g} at most"
+        if self.value >= PER_CENT:
+            raise InputError(f"{problem}; a probability is written as 0.9p")
+        console.warn(problem)
 
     def keeps(self, hit: Hit) -> bool:
         """Tell whether a hit is shown, by its similarity or its probability."""

@@ -130,8 +130,10 @@ class Record:
         return replace(self, columns=fields_of(kinds))
 
     def is_as(self, other: Record) -> bool:
-        """Tell whether rows of another record fit as they are, without any other column or form."""
-        return not self.differences(other) and (self.columns, self.format) == (other.columns, other.format)
+        """Tell whether rows of another record fit as they are, without any other column, form or cut."""
+        if self.differences(other) or self.settings.get("passages") != other.settings.get("passages"):
+            return False
+        return (self.columns, self.format) == (other.columns, other.format)
 
     def of_collection(self) -> Record:
         """Return the record of a new collection, in which a column without any value is one of texts."""

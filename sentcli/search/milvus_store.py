@@ -59,7 +59,6 @@ class Milvus:
         with connect(address, to_write=True) as client:
             replaces = overwrite and MilvusCollection.is_there(client, address, self.name)
             collection = self._begun(client, record, len(order), replaces=replaces)
-            collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
             store = MilvusStore(collection, order, replaces=replaces)
             yield store
         if replaces:
@@ -130,6 +129,12 @@ class MilvusStore:
         """The address and the name of the collection."""
         return self.collection.title.removesuffix(NEXT)
 
+    def _changing(self) -> MilvusCollection:
+        """Return the collection to change it, which answers nothing from now on until all rows are written."""
+        if self.collection.record.rows is not None:
+            self.collection = self.collection.with_record(rows=None)
+        return self.collection
+
     @property
     def record(self) -> Record:
         """What the collection says about itself."""
@@ -151,7 +156,7 @@ class MilvusStore:
 
     def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
         """Write rows, and return how many of their texts were cut."""
-        return self.collection.upsert(block, vectors, hashes, self.places.of_ids(block.ids))
+        return self._changing().upsert(block, vectors, hashes, self.places.of_ids(block.ids))
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -164,7 +169,7 @@ class MilvusStore:
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows."""
-        self.collection.delete(ids)
+        self._changing().delete(ids)
 
     def publish(self) -> None:
         """Move rows to their places, and wait until all are on disk and in the index; `complete` lets them answer."""
@@ -176,7 +181,7 @@ class MilvusStore:
                 for key, place, place_there in zip(batch.ids, wanted.tolist(), batch.places.tolist(), strict=True):
                     if place != place_there:
                         moved[key] = place
-            collection.move(moved)
+            self._changing().move(moved)
         self.collection.flush()
 
     def to_measure(self, *, changed: bool) -> IndexedSearch | None:

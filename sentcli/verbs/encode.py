@@ -128,7 +128,7 @@ def encode(
     bulk.check_target(output, overwrite=replaces, resume=writing.resume, append=writing.append, part=share)
     _check_update(updating, is_directory=is_directory)
 
-    cut, cut_facts = _passages(name, options, passages, (prompt_name, prompt))
+    cut, cut_facts = _passages(name, options, passages, (prompt_name, prompt), (output, writing, updating))
     files, shard_rows = bulk.read_checked(inputs, output, reading, writing, cut, update=updating.update)
     rows = files.survey.rows
     clock = Clock()
@@ -171,7 +171,9 @@ def encode(
             return rows_so_far(place, overwrite=replaces)
 
         interrupted = kept_if_interrupted(Record("encode", name), clock, so_far)
-        with interrupted, console.resumable(output, can=is_directory), console.encoding("encoding", rows) as bar:
+
+        resumable = console.resumable(output, can=is_directory, is_whole=partial(_is_whole, place))
+        with interrupted, resumable, console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         summary.say(encoder, reading.on_long)
         results = summary.to_dict(encoder)
@@ -192,15 +194,36 @@ def encode(
 
 
 def _passages(
-    model: str, options: LoadOptions, passages: PassageOptions, prompt: tuple[str | None, str | None]
+    model: str,
+    options: LoadOptions,
+    passages: PassageOptions,
+    prompt: tuple[str | None, str | None],
+    target: tuple[str, WriteOptions, UpdateOptions],
 ) -> tuple[PassageRows | None, Passages | None]:
     """Return what cuts documents into passages, and what manifests say of it; None twice if each row is a document."""
-    if not passages.passages:
+    output, writing, updating = target
+    update = updating.update
+    if not (passages.passages or update):
         return None, None
     from sentcli import bulk
 
-    cut = bulk.passage_rows(model, options, passages, lambda spec: spec.chosen_prompt(*prompt))
-    return cut, bulk.facts_of(cut)
+    cut, there = bulk.rows_into(
+        output,
+        model,
+        options,
+        passages,
+        lambda spec: spec.chosen_prompt(*prompt),
+        update=update,
+        overwrite=writing.overwrite,
+    )
+    return cut, bulk.facts_of(cut, there if writing.append else None)
+
+
+def _is_whole(output: str) -> bool:
+    """Whether a directory has all of its rows; asked only after an interruption."""
+    from sentcli.io.folder import is_whole
+
+    return is_whole(output)
 
 
 def estimated(

@@ -12,7 +12,7 @@ from sentcli import console
 from sentcli.bounds import Holds, Overwrite
 from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import PassageOptions, TextOptions
-from sentcli.bulk.passages import passage_rows
+from sentcli.bulk.passages import rows_into
 from sentcli.cluster import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from sentcli.search.index import IndexRequest
 
 
-@verb("index", common="inputs output model type recall queries append check to collection prune compact overwrite json")
+@verb(
+    "index",
+    common="inputs output model type recall queries append update check to collection prune compact overwrite json",
+)
 def index(
     inputs: Annotated[list[str], Holds.TEXT_FILE, Flag(metavar="INPUT...", positional=True)],
     index_options: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
@@ -100,9 +103,19 @@ def index(
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
+    rows_of = partial(
+        rows_into,
+        str(output),
+        model,
+        options,
+        passages,
+        lambda spec: spec.prompt_of_documents(doc_prompt),
+        update=update,
+        overwrite=overwrite,
+    )
     if dry_run and output is not None:
-        cut = passage_rows(model, options, passages, lambda spec: spec.prompt_of_documents(doc_prompt))
-        return _dry_run(read_texts(inputs, output, text, cut, overwrite=False, update=True), model, options, doc_prompt)
+        of_update = read_texts(inputs, output, text, *rows_of(), overwrite=False, update=True)
+        return _dry_run(of_update, model, options, doc_prompt)
     check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
     replaces = overwrite or update
     queries = None
@@ -115,8 +128,7 @@ def index(
     ):
         texts = None
         if output is not None:
-            cut = passage_rows(model, options, passages, lambda spec: spec.prompt_of_documents(doc_prompt))
-            texts = read_texts(inputs, output, text, cut, overwrite=overwrite, update=update)
+            texts = read_texts(inputs, output, text, *rows_of(), overwrite=overwrite, update=update)
             texts.check_model(model)
         to_build = indexes_to_build(output if update else None, request, index_options.language or LANGUAGE)
         # which has read the indexes that are there: one that is damaged is named before anything is encoded

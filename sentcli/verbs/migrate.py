@@ -114,7 +114,9 @@ def _moved(move: Move, moving: MoveOptions, clock: Clock) -> Result:
         verdict += " Nothing was written."
         if passed or moving.anyway:
             return Result.of(record, tables, verdict=verdict)
-        verdict += " More queries (--set) may show it, --allow takes a greater loss, --anyway moves."
+        if comparison is not None and not comparison.is_worse:
+            verdict += " More queries (--set) may show it."
+        verdict += " A greater --allow takes such a loss, --anyway moves."
         return Result.of(record, tables, verdict=verdict, exit_code=REFUSED)
     with kept_if_interrupted(begun, clock, lambda: results):
         results = {**results, **move.run(), "migrated": True}
@@ -133,14 +135,20 @@ def _warn_of_few(queries: int) -> None:
 
 def _estimated(move: Move) -> dict[str, Any]:
     """Say what encoding the rows will take, and return it as JSON."""
+    from sentcli.corpora.move_set import DOCUMENTS
+
     estimates = move.estimate()
     estimate = estimates.models[0]
+    compared = min(estimates.rows, DOCUMENTS)
+    comparing = 2 * estimate.seconds * compared / estimates.rows
     console.note(
         f"{move.title}: {estimates.rows:,} rows take about {duration(estimate.seconds)} and "
         f"{estimate.bytes / 1e6:,.1f} MB with {move.target.model} ({estimate.dimension} dimensions), without indexes; "
-        "comparing both models comes before"
+        f"comparing both models on {compared:,} rows or fewer takes up to about {duration(comparing)} before"
     )
-    return {"seconds_estimated": estimate.seconds, "bytes_estimated": estimate.bytes}
+    if move.fate_of_passages:
+        console.note(move.fate_of_passages)
+    return {"seconds_estimated": estimate.seconds + comparing, "bytes_estimated": estimate.bytes}
 
 
 def _compared(move: Move, moving: MoveOptions) -> MoveComparison | None:

@@ -71,6 +71,7 @@ def report(
     from sentcli.evaluation.published import with_titles
     from sentcli.evaluation.score_files import read_scores
     from sentcli.pages.score_page import shown_names
+    from sentcli.pages.thresholds import threshold_sections
     from sentcli.pages.write import check_pages
 
     targets = output or []
@@ -106,6 +107,7 @@ def report(
         if inputs.runs:
             of_runs, summary = run_sections(inputs.runs, shown)
             page = replace(page, summary=(summary,))
+        more_sections += threshold_sections(scores, shown)
         more_sections += model_sections({shown[model.name]: model for model in models}, data, texts, rows)
         more_sections += of_runs
     return _result(scores, sweeps, targets, page, more_sections, clock)

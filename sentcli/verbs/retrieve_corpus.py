@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,17 +20,17 @@ from sentcli.corpora.probabilities import SearchFacts, probabilities_of
 from sentcli.errors import InputError
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.pages.hits import hits_file, hits_grid, hits_json, write_lines
+from sentcli.pages.hits import HitsGrid, hits_file, hits_json, write_lines
 from sentcli.search.calibration import Least
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.table import Table
 
 if TYPE_CHECKING:
-    from rich.table import Table as Grid
+    import pandas as pd
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.evaluation.reranking import EvaluatedReranker
-    from sentcli.search.corpus import Corpus
+    from sentcli.search.corpus import Corpus, Hit
 
 PRINTED_QUERIES = 20
 """Queries whose hits are printed as tables."""
@@ -68,7 +69,7 @@ def search_corpus(
     if options.queries is not None:
         queries += read_queries(open_source(options.queries, options.query_format))
     record = Record("retrieve", "bm25", environment=environment("cpu", "fp32"))
-    hits = FoundHits([], [])
+    hits = FoundHits([], [], [])
     with open_corpus(options, search, load) as opened:
         corpus = _selected(opened, options)
         if options.where is not None:
@@ -97,7 +98,8 @@ def search_corpus(
         shown = f"the hits of {PRINTED_QUERIES} of {len(queries)} queries are shown"
         note = f"{shown}; --hits FILE or --json FILE has all"
     record = replace(record, results=hits.lines, more=more, seconds=clock.seconds)
-    return Result.of(record, tables, rows=_frame_rows(hits.lines), listings=hits.listings, note=note)
+    make_frame = partial(_frame, hits, _labels(options))
+    return Result.of(record, tables, make_frame=make_frame, listings=hits.listings, note=note)
 
 
 def _prepared(
@@ -120,6 +122,8 @@ def _prepared(
         rescored = options.rescore is not None
         facts_of_search = SearchFacts(encoder, facts, prompt, alike=bool(options.like), rescored=rescored)
         calibration = probabilities_of(corpus, facts_of_search, least)
+        if least is not None:
+            least.check(facts["similarity"], calibration)
     searching = CorpusSearch(
         corpus,
         search,
@@ -198,7 +202,9 @@ class FoundHits:
 
     lines: list[dict[str, Any]]
     """The entries of the JSON: of all queries, or of the first ones."""
-    listings: list[Grid]
+    rows: list[dict[str, Any]]
+    """A row for each of these hits, with the values of its columns as they are."""
+    listings: list[HitsGrid]
     """The hits of the first queries, where no file gets them."""
 
 
@@ -217,7 +223,7 @@ def _search(searching: CorpusSearch, queries: Sequence[Query], options: CorpusOp
         keep_all: return the hits of all queries.
     """
     names_mode = len(searching.options.modes) > 1
-    found = FoundHits([], [])
+    found = FoundHits([], [], [])
     blocks: Iterable[Sequence[Query]] = _typed_queries()
     counting: Any = nullcontext(lambda count: None)
     if options.has_queries:
@@ -231,20 +237,59 @@ def _search(searching: CorpusSearch, queries: Sequence[Query], options: CorpusOp
                 lines.append(hits_json(query, mode if names_mode else None, hits))
             if keep_all or number < PRINTED_QUERIES:
                 found.lines.extend(lines)
+                for line, hits in zip(lines, hits_by_mode.values(), strict=True):
+                    found.rows.extend(_rows_of(line, hits))
             if file is not None:
                 write_lines(file, lines, escape=options.hits == "-")
             if not options.has_queries:
-                console.output().print(hits_grid(query[1], hits_by_mode))
+                console.output().print(HitsGrid(query[1], hits_by_mode))
             elif file is None and number < PRINTED_QUERIES:
-                found.listings.append(hits_grid(query[1], hits_by_mode))
+                found.listings.append(HitsGrid(query[1], hits_by_mode))
             progress(1)
     return found
 
 
-def _frame_rows(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each hit, with what its query has."""
-    rows = []
-    for line in lines:
-        of_query = {key: value for key, value in line.items() if key != "hits"}
-        rows += [{**of_query, **hit} for hit in line["hits"]]
-    return rows
+def _rows_of(line: Mapping[str, Any], hits: Sequence[Hit]) -> Iterator[dict[str, Any]]:
+    """Yield the entry of each hit in the JSON of a query, with what the query has, and with the values of columns."""
+    of_query = {key: value for key, value in line.items() if key != "hits"}
+    for entry, hit in zip(line["hits"], hits, strict=True):
+        row = {**of_query, **entry}
+        if "columns" in entry:
+            row["columns"] = {name: hit.row.columns[name] for name in entry["columns"]}
+        yield row
+
+
+def _frame(found: FoundHits, labels: pd.Index | None) -> pd.DataFrame:
+    """Return a data frame with a row for each hit, with what its query has; without any it has the columns of all.
+
+    Args:
+        found: the hits.
+        labels: those of the rows of a frame that was searched, which have no ids but their numbers.
+    """
+    import pandas as pd
+
+    if not found.rows:
+        of_queries = dict.fromkeys(chain.from_iterable(found.lines))
+        of_queries.pop("hits", None)
+        return pd.DataFrame(columns=[*(of_queries or ["query"]), "rank", "id", "score", "text"])
+    frame = pd.DataFrame(found.rows)
+    if labels is not None:
+        frame["id"] = [labels[int(number)] for number in frame["id"]]
+    return frame
+
+
+def _labels(options: CorpusOptions) -> pd.Index | None:
+    """Return the index of a frame of pandas that is searched, if its rows have no ids of their own."""
+    from sentcli.io.readers import ReadOptions, rows
+    from sentcli.io.sources import is_in_memory, open_source
+
+    if not is_in_memory(Path(str(options.corpus))):
+        return None
+    from sentcli.io.in_memory import index_of
+
+    index = index_of(str(options.corpus))
+    if index is None:
+        return None
+    read = rows(open_source(str(options.corpus)), ReadOptions(options.text_field, options.id_field))
+    first = next(read, None)
+    return index if first is not None and first.id is None else None

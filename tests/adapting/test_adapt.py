@@ -11,7 +11,7 @@ from sentcli import SentenceEncoder
 from sentcli.adapting import adapt as adapting
 from sentcli.adapting import candidates
 from sentcli.adapting.folder import RESULTS_FILE
-from sentcli.adapting.plan import SAMPLE, spread
+from sentcli.adapting.plan import SAMPLE, Costs, spread
 from tests.conftest import save_cross_encoder
 from tests.tolerance import VECTORS
 
@@ -141,7 +141,8 @@ def test_an_interrupted_adaptation_goes_on_to_the_same_end(invoke, corpus, tiny_
 
     monkeypatch.setattr(adapting.Work, "train", interrupted)
     words = ("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model", "--budget", "30m", "--device", "cpu", "-q")
-    assert invoke(*words).exit_code == 130
+    stopped = invoke(*words[:-1])
+    assert stopped.exit_code == 130 and "--resume" in stopped.stderr
     assert not (tmp_path / "model").exists()
     assert invoke(*words).exit_code == 2, "--resume or --overwrite says what to do with the unfinished one"
     assert invoke(*words, "--resume", "--seed", "5").exit_code == 2, "another adaptation"
@@ -261,6 +262,41 @@ def test_a_budget_without_time_for_a_training_lets_weights_of_tokens_compete(
     results = json.loads((tmp_path / "model" / RESULTS_FILE).read_text())
     assert {candidate["stage"] for candidate in results["candidates"]} == {"start", "weighting"}
     assert results["steps"] == 0
+
+
+def test_what_fits_into_a_budget_is_tried_and_what_was_made_stays(corpus, tiny_bert, tmp_path, invoke, monkeypatch):
+    """Each evaluation takes a minute of a clock of its own: there is time for one weighting, and for no training."""
+    now = [0.0]
+    monkeypatch.setattr("sentcli.adapting.plan.Clock.left", property(lambda clock: 150 - now[0]))
+    monkeypatch.setattr("sentcli.adapting.plan.Costs.of_encoding", lambda work: Costs(0.1, 0.1))
+    dev_score = adapting.Work.dev_score
+
+    def takes_a_minute(work, name, dev):
+        now[0] += 60
+        return dev_score(work, name, dev)
+
+    monkeypatch.setattr(adapting.Work, "dev_score", takes_a_minute)
+    words = ("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model", "--device", "cpu", "--budget")
+    done = invoke(*words, "150s")
+    assert done.exit_code in (0, 3), done.stderr
+    assert done.stderr.count("--budget") == 2
+    results = json.loads((tmp_path / "model" / RESULTS_FILE).read_text())
+    assert [each["stage"] for each in results["candidates"]] == ["start", "weighting"]
+    assert results["steps"] == 0 and not (tmp_path / "model.adapting").exists()
+
+
+def test_a_budget_that_ends_before_anything_competes_names_what_was_made(
+    corpus, tiny_bert, tmp_path, invoke, monkeypatch
+):
+    monkeypatch.setattr(adapting, "powers_for", lambda start: ())
+    with monkeypatch.context() as small:
+        small.setattr("sentcli.adapting.plan.Costs.of", lambda self, tried, *others: 1e5 * len(tried))
+        words = ("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model", "--device", "cpu")
+        done = invoke(*words, check=2)
+    assert "--resume" in done.stderr and f"{tmp_path / 'model'}.adapting" in done.stderr
+    assert (tmp_path / "model.adapting").is_dir()
+    assert invoke(*words, "--resume", "--seed", "5").exit_code == 2, "another adaptation"
+    assert invoke(*words, "--resume", "--budget", "30m").exit_code in (0, 3)
 
 
 def test_the_time_of_a_document_is_measured_all_over_the_corpus():

@@ -173,11 +173,36 @@ def test_a_directory_that_was_made_otherwise_is_refused(model, tiny_roberta, tmp
         (("--pooling", "cls"), "pooling"),
         (("--max-length", 8), "max_length"),
         (("--output-dtype", "float16"), "output_dtype"),
-        (("--passages",), "passages"),
+        (("--passages",), "--passages"),
     ]:
         assert name in invoke(*encode, *model, *options, check=2).stderr
     assert "model_fingerprint" in invoke(*encode, "-m", tiny_roberta, "--backend", "torch", check=2).stderr
     assert (out / "manifest.json").read_bytes() == before
+
+
+def test_an_update_that_is_interrupted_leaves_a_directory_that_is_not_called_unfinished(
+    model, tmp_path, invoke, monkeypatch
+):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": "a", "text": "the cat"}])
+    for name in ("encode", "index"):
+        made = (name, corpus, "-o", out, *model)
+        invoke(*made, check=0)
+        with monkeypatch.context() as patched:
+            patched.setattr("sentcli.bulk.encode.write_blocks", stopped)
+            write(corpus, [{"id": "a", "text": f"the dog of {name}"}])
+            assert "--update" in invoke(*made, *(["--resume"] if name == "encode" else []), check=2).stderr
+            said = invoke(*made, "--update")
+        assert said.exit_code == 130 and f"{out} is not finished" not in said.stderr
+        assert f"{out} is whole" in said.stderr
+        shutil.rmtree(out)
+        for staging in tmp_path.glob(".out*"):
+            if staging.is_dir():
+                shutil.rmtree(staging)
+
+
+def stopped(*arguments, **options):
+    raise KeyboardInterrupt
 
 
 def test_rows_that_cannot_be_told_apart_are_refused(model, tmp_path, invoke):

@@ -80,7 +80,7 @@ def test_one_value_or_a_list_and_paths_or_names(tiny_bert, tmp_path, text):
         ({"max_length": 2}, "max_length=2.*3"),
         ({"backend": "tensorflow"}, "'auto', 'torch', 'onnx' or 'openvino'"),
         ({"data": 7}, "data=7"),
-        ({}, "--data"),
+        ({}, "data="),
     ],
 )
 def test_what_the_command_refuses_is_an_exception(tiny_bert, keywords, words):
@@ -96,7 +96,7 @@ def test_an_unknown_keyword_is_pythons_own_error(tiny_bert):
 def test_the_result_is_written_where_the_keywords_say(tiny_bert, tmp_path, text):
     sentcli.encode(text, output=tmp_path / "a.npy", model=tiny_bert, json=tmp_path / "a.json", quiet=True)
     assert json.loads((tmp_path / "a.json").read_text())["command"] == "encode"
-    with pytest.raises(InputError, match=f"--json {tmp_path}/b.npy"):
+    with pytest.raises(InputError, match=f"json={tmp_path}/b.npy"):
         sentcli.encode(text, output=tmp_path / "b.npy", model=tiny_bert, json=tmp_path / "b.npy")
 
 
@@ -257,3 +257,16 @@ def test_a_map_of_kept_vectors_encodes_nothing_and_has_every_text_in_its_frame(t
     call = {"model": str(tiny_bert), "output": tmp_path / "map", "clusters": 3, "quiet": True}
     result = sentcli.analyze("map", str(tmp_path / "v.parquet"), **call)
     assert sorted(result.frame["text"]) == sorted(texts) and set(result.frame["cluster"]) == {1, 2, 3}
+
+
+def test_messages_to_python_name_keywords_and_those_of_the_command_line_options(text, tiny_bert, tmp_path, invoke):
+    out = tmp_path / "out.npy"
+    sentcli.encode(text, output=out, model=tiny_bert)
+    with pytest.raises(InputError, match="overwrite=True") as refused:
+        sentcli.encode(text, output=out, model=tiny_bert)
+    assert "--" not in str(refused.value)
+    assert "--overwrite" in invoke("encode", text, "-o", out, "-m", tiny_bert, check=2).stderr
+    with pytest.raises(InputError, match="text_field"):
+        sentcli.encode([{"text": "a"}], output=out, model=tiny_bert, text_field="body", overwrite=True)
+    with pytest.raises(InputError, match=r"sentcli evaluate .*-m .*--keep-threshold"):  # a command of a shell
+        sentcli.retrieve(corpus=text, query="cat", model=tiny_bert, least="0.9p")

@@ -137,6 +137,17 @@ def test_passages_in_a_collection_are_whole_documents_to_the_comparison(place, o
     index(invoke, pages, place, other, *cut)  # nothing is encoded again
 
 
+def test_passages_are_updated_after_a_move_to_a_model_that_reads_less(place, other, tiny_bert, tmp_path, invoke):
+    corpus, fresh = tmp_path / "long.jsonl", tmp_path / "fresh"
+    rows = [{"id": f"d{n}", "text": f"the {NOUNS[n]} ran on the river. " * 4} for n in range(11)]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    index(invoke, corpus, place, tiny_bert, "--passages")
+    migrate(invoke, place, "-m", other, *TORCH, "--max-length", 10, "--anyway")
+    index(invoke, corpus, place, other, "--passages", "--max-length", 10, "--update")
+    invoke("index", corpus, "-o", fresh, "-m", other, *TORCH, "--passages", "--max-length", 10, check=0)
+    assert hits(invoke, place) == hits(invoke, (fresh, ()))
+
+
 @pytest.mark.slow
 def test_compacting_leaves_what_is_kept(corpus, other, tiny_bert, tmp_path, invoke):
     pytest.importorskip("lancedb", reason="needs the extra sentcli[lance]")

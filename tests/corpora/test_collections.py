@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from sentcli import SentenceEncoder
+
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
 
@@ -38,6 +40,26 @@ def test_an_update_is_said_before_and_done(to, tiny_bert, tmp_path, invoke):
     assert (done["written"], done["unchanged"], done["deleted"], done["rows"]) == (3, 23, 5, 26)
     again = index("--update", "--dry-run")
     assert (again["written"], again["unchanged"], again["deleted"]) == (0, 26, 0)
+
+
+def test_what_is_said_before_takes_a_fraction_of_the_time(to, tiny_bert, tmp_path, invoke, monkeypatch):
+    corpus = tmp_path / "rows.jsonl"
+    corpus.write_text(json.dumps({"id": "d", "text": "the cat"}) + "\n")
+    command = ("index", corpus, *to, "-m", tiny_bert, "--backend", "torch")
+    invoke(*command, check=0)
+    texts = []
+    encode = SentenceEncoder.encode_counted
+
+    def counted(self, given, **options):
+        texts.extend(given)
+        return encode(self, given, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode_counted", counted)
+    rows = [{"id": f"d{number}", "text": f"the cat sat on mat {number}"} for number in range(300)]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    results = json.loads(invoke(*command, "--dry-run", "--update", "--json", "-", check=0).stdout)["results"]
+    assert results["encoded"] == 300 and results["seconds_estimated"] > 0
+    assert len(texts) <= 64 and texts[-1] == rows[-1]["text"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from filelock import FileLock
 
 import sentcli
 from sentcli.corpora import directory_move
+from sentcli.evaluation.baseline import compare_scores
 from tests.conftest import save_backbone
 from tests.forked import Forked
 from tests.tolerance import VECTORS
@@ -160,6 +162,41 @@ def test_passages_move_as_they_are(context, other, tiny_bert, tmp_path, invoke):
     require_equal(tmp_path / "out", tmp_path / "fresh")  # both models have the same tokenizer
 
 
+def test_passages_are_updated_and_appended_after_a_move_to_a_model_that_reads_less(
+    corpus, other, tiny_bert, tmp_path, invoke
+):
+    out, fresh, more = tmp_path / "out", tmp_path / "fresh", tmp_path / "more.jsonl"
+    write(
+        corpus, [{"id": f"d{n}", "title": f"t{n}", "text": f"the {NOUNS[n]} ran on the river. " * 4} for n in range(11)]
+    )
+    write(more, [{"id": "m", "title": "more", "text": "a bird sat. " * 9}])
+    invoke("encode", corpus, "-m", tiny_bert, *TORCH, "-o", out, "--passages", check=0)
+    of_other = ("-m", other, *TORCH, "--max-length", 10)
+    moved = invoke("migrate", out, *of_other, "--anyway", check=0)
+    assert "--passages" in moved.stderr
+    update = ("encode", corpus, *of_other, "-o", out, "--update")
+    refused = invoke(*update, check=2).stderr
+    assert "--passages" in refused and "columns" not in refused  # before anything is read
+    copied = shutil.copytree(out, tmp_path / "copied")
+    invoke("encode", more, *of_other, "-o", copied, "--passages", "--append", check=0)
+    invoke("encode", more, *of_other, "-o", copied, "--passages", "--append", check=0)  # there is nothing to add
+    invoke(*update, "--passages", check=0)
+    invoke("encode", corpus, *of_other, "-o", fresh, "--passages", check=0)
+    require_equal(out, fresh)
+    invoke("encode", corpus, "-m", other, *TORCH, "-o", out, "--passages", "--max-length", 10, "--update", check=0)
+    assert "9" in invoke(*update, "--passages", "--passage-tokens", 9, check=2).stderr  # which the model does not read
+
+
+def test_an_update_cuts_no_longer_passages_than_there_are(corpus, tiny_bert, tmp_path, invoke):
+    out = tmp_path / "out"
+    encode = ("encode", corpus, "-m", tiny_bert, *TORCH, "-o", out, "--passages")
+    invoke(*encode, "--passage-tokens", 8, check=0)
+    done = invoke(*encode, "--update", "--json", "-", check=0)
+    results = json.loads(done.stdout)["results"]
+    assert results["encoded"] == results["changed"] == results["new"] == 0
+    assert "--passage-tokens 8" in invoke(*encode, "--update", "--passage-tokens", 10, check=2).stderr
+
+
 def test_a_worse_model_is_refused_and_nothing_is_written(out, worse, invoke):
     before = files(out)
     results = migrate(invoke, out, "-m", worse, *TORCH, check=3)
@@ -168,6 +205,17 @@ def test_a_worse_model_is_refused_and_nothing_is_written(out, worse, invoke):
     assert results["difference"] == pytest.approx(results["new"] - results["old"])
     assert files(out) == before
     assert not list(out.parent.glob("*before*")) and not list(out.parent.glob(".out*"))
+
+
+@pytest.mark.parametrize("high", [-0.1, 0.1])
+def test_more_queries_are_advised_unless_the_loss_is_proven(high, out, other, invoke, monkeypatch):
+    def compared(*scores):
+        return replace(compare_scores(*scores), interval=(-0.3, high))
+
+    monkeypatch.setattr("sentcli.corpora.move_gate.compare_scores", compared)
+    done = invoke("migrate", out, "-m", other, *TORCH, check=3)
+    assert ("--set" in done.stdout) == (high > 0)
+    assert "--allow" in done.stdout and "--anyway" in done.stdout
 
 
 @pytest.mark.slow

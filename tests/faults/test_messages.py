@@ -141,7 +141,7 @@ def test_an_index_with_a_parameter_that_it_lacks_is_named(tmp_path, tiny_bert, t
     sentcli.index(tmp_path / "v", type="hnsw", quiet=True)
     path = tmp_path / "v" / "indexes" / "hnsw" / "index.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "efforts": efforts}))
-    with pytest.raises(InputError, match=rf"hnsw/index\.json.*{next(iter(efforts))}.*--overwrite"):
+    with pytest.raises(InputError, match=rf"hnsw/index\.json.*{next(iter(efforts))}.*overwrite"):
         sentcli.retrieve(model=tiny_bert, corpus=tmp_path / "v", index="hnsw", query="x", quiet=True)
 
 

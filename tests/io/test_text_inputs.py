@@ -120,3 +120,20 @@ def test_the_folder_of_a_file_that_is_named_is_no_column_and_a_files_own_column_
         (source,) = text_sources([str(given)])
         assert source.partition == partition
         assert [record["year"] for _, record in records(source)] == [1999]
+
+
+def test_passages_whose_context_is_not_read_are_said(invoke, tiny_bert, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": "a", "title": "the river", "text": "the cat sat"}\n')
+    encode = ("encode", tmp_path / "a.jsonl", "-m", tiny_bert, "--passages", "--context")
+    for context, count in (("title", 1), ("none", 0)):
+        invoke(*encode, context, "-o", tmp_path / context, check=0)
+        done = invoke("encode", tmp_path / context, "-m", tiny_bert, "-o", tmp_path / f"{context}-again", check=0)
+        assert done.stderr.count("--context") == count
+
+
+def test_many_pages_that_are_read_line_by_line_are_said_once(invoke, tiny_bert, tmp_path):
+    (tmp_path / "pages").mkdir()
+    for number in range(30):
+        (tmp_path / "pages" / f"{number}.md").write_text(f"# Page {number}\n")
+    done = invoke("encode", tmp_path / "pages", "-m", tiny_bert, "-o", tmp_path / "out", check=0)
+    assert done.stderr.count("make-set") == 1 and done.stderr.count(".md") < 4

@@ -209,7 +209,7 @@ def test_a_model_of_the_same_weights_that_differs_is_refused(kind, tmp_path):
     shutil.copytree(folder, tmp_path / "other")
     OTHERS[kind](tmp_path / "other")
     before = {name: (folder / name).read_bytes() for name in files_in(folder)}
-    with pytest.raises(InputError, match="choose another -o"):
+    with pytest.raises(InputError, match="choose another output="):
         export(tmp_path / "other", folder, verify=False)
     assert {name: (folder / name).read_bytes() for name in files_in(folder)} == before
 
@@ -217,7 +217,7 @@ def test_a_model_of_the_same_weights_that_differs_is_refused(kind, tmp_path):
 def test_the_options_of_a_run_do_not_change_the_model_that_is_there(tmp_path):
     folder = folders.make(tmp_path / "model", "mean")
     for options in ({"max_length": 8}, {"pooling": "cls"}, {"normalize": True}):
-        with pytest.raises(InputError, match="choose another -o"):
+        with pytest.raises(InputError, match="choose another output="):
             export(folder, folder, verify=False, **options)
 
 
@@ -236,7 +236,7 @@ def test_a_folder_with_added_graphs_is_not_replaced_as_a_whole(source, tmp_path)
     shutil.copytree(source, folder)
     (folder / "metrics.jsonl").write_text('{"step": 1}\n')
     export(folder, folder, verify=False)
-    with pytest.raises(InputError, match="--layout hub"):
+    with pytest.raises(InputError, match="layout= hub"):
         sentcli.export(model=str(folder), output=folder, overwrite=True, verify=False)
     assert (folder / "metrics.jsonl").exists()
 

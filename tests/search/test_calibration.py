@@ -1,10 +1,12 @@
 """``retrieve --least``: hits below a similarity or a probability are left out, and what is kept holds for one model."""
 
 import json
+import re
 import shutil
 
 import pytest
 
+from sentcli.search.calibration import Calibration
 from tests.conftest import save_backbone, save_cross_encoder
 from tests.evaluation.test_thresholds import pairs_table
 
@@ -80,6 +82,30 @@ def test_hits_show_probabilities_and_those_below_are_left_out(corpus, retrieve):
     assert fewer == [hit for hit in hits if hit["probability"] >= least]
     assert 0 < len(fewer) < 10
     assert protocol["least"] == {"value": least, "is_probability": True}
+
+
+def test_what_no_hit_can_have_is_said_and_the_frame_has_its_columns(corpus, invoke):
+    import sentcli
+
+    searched = ("retrieve", "--corpus", corpus, "--query", QUERY)
+    highest = Calibration.read(corpus).highest
+    assert highest < 1
+    beyond = (highest + 1) / 2
+    assert f"{highest:.3f}" in invoke(*searched, "--least", f"{beyond}p", check=0).stderr
+    assert f"{highest:.3f}" not in invoke(*searched, "--least", f"{highest - 1e-9}p", check=0).stderr
+    found = sentcli.retrieve(corpus=str(corpus), query=QUERY, least=f"{beyond}p").to_frame()
+    assert len(found) == 0 and {"query", "rank", "id", "score", "text"} <= set(found.columns)
+    assert "p" in invoke(*searched, "--least", "90", check=2).stderr
+    assert "--least" in invoke(*searched, "--least", "1.5", check=0).stderr
+
+
+def test_a_least_probability_that_is_offered_is_one_that_hits_have(kept, model, invoke, tmp_path):
+    beir, vectors = kept
+    place = shutil.copytree(vectors, tmp_path / "vectors")
+    (place / "calibration.json").unlink()
+    done = invoke("evaluate", beir, "-m", model, "--threshold", "0.99", "--keep-threshold", place, check=0)
+    offered = re.search(r"--least ([\d.]+)p", done.stderr)
+    assert float(offered[1]) <= Calibration.read(place).highest
 
 
 def test_a_similarity_needs_nothing_that_is_kept(kept, model, retrieve):

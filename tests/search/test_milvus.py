@@ -277,6 +277,22 @@ def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path
     assert record.efforts == {recall["parameter"]: recall["chosen"]["effort"]}
 
 
+def test_a_run_that_ends_before_it_writes_leaves_a_collection_that_answers(invoke, write, place, tmp_path, monkeypatch):
+    write_directory(tmp_path / "d", clustered(30, 16))
+    write(tmp_path / "d")
+    shutil.rmtree(tmp_path / "d")
+    write_directory(tmp_path / "d", clustered(40, 16)[::-1])
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sentcli.search.milvus_store.MilvusStore.lacking", stopped)
+        assert invoke("index", tmp_path / "d", "--to", *place).exit_code == 130
+    counted = invoke("retrieve", "--corpus", *place, "--count-by", "id", "--json", "-", check=0)
+    assert len(json.loads(counted.stdout)["counts"]["values"]) == 30
+
+
 @pytest.mark.slow
 def test_a_killed_run_goes_on(invoke, write, place, tmp_path):
     vectors = clustered(20_000, 16)

@@ -1,5 +1,6 @@
 """`retrieve --corpus`: a directory answers as its file does, and what is shown cannot touch the terminal."""
 
+import io
 import json
 import os
 import re
@@ -9,9 +10,13 @@ import sys
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from sentcli.errors import InputError
+from sentcli.pages.hits import HitsGrid
+from sentcli.search.corpus import Hit
 from sentcli.search.exact import unit_length
+from sentcli.search.rows import Document
 from sentcli.search.searcher import build
 from tests.search.conftest import clustered
 from tests.tolerance import Near
@@ -268,3 +273,27 @@ def test_a_text_that_several_hits_share_is_shown_once_with_all_their_ids(invoke,
     assert shown.count(texts[0]) == 1 and all(f"key{i}" in shown for i in range(3))
     (found,) = json.loads(invoke(*call, "--json", "-", check=0).stdout)["results"]
     assert sorted(hit["text"] for hit in found["hits"]) == sorted(texts)
+
+
+def test_hits_of_a_frame_have_its_labels_and_the_values_of_its_columns(tiny_bert):
+    import pandas as pd
+
+    import sentcli
+
+    days = pd.to_datetime(["2024-01-05", "2024-02-06", "2024-03-07"])
+    frame = pd.DataFrame({"text": ["the cat sat", "a red fish", "an old man"], "day": days}, index=["x", "y", "z"])
+    found = sentcli.retrieve(corpus=frame, query="a red fish", model=str(tiny_bert), quiet=True).to_frame()
+    assert sorted(found["id"]) == ["x", "y", "z"] and found["id"][0] == "y"
+    assert pd.Timestamp(found["columns"][0]["day"]) == days[1] and not isinstance(found["columns"][0]["day"], str)
+    named = sentcli.retrieve(corpus=frame.assign(id=["1", "2", "0"]), query="a red fish", model=str(tiny_bert))
+    assert named.to_frame()["id"][0] == "2"
+
+
+@pytest.mark.parametrize(("width", "grids"), [(70, 3), (200, 1)])
+def test_ways_stand_one_below_the_other_on_a_narrow_screen(width, grids):
+    row = Document("d" * 20, "the cat sat on the mat beside the river", {})
+    hits = {mode: [Hit(1, 0.5, row)] for mode in ("dense", "bm25", "rrf")}
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(HitsGrid("cat", hits))
+    shown = console.export_text()
+    assert shown.count("rank") == grids and shown.count("the cat sat on the") == 3
