@@ -60,6 +60,7 @@ def test_a_long_step_says_that_it_goes_on(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_slow_steps_of_a_training_have_lines(invoke, tiny_bert, text, tmp_path, monkeypatch):
     monkeypatch.setattr(console, "EVERY", 0.0)
     call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--max-steps", "5"]

@@ -184,6 +184,7 @@ def check_command_line(line):
             pytest.fail(f"{line}: {type(error).__name__} {error}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", command_lines())
 def test_command_lines_of_the_docs_parse(line):
     check_command_line(line)

@@ -44,6 +44,7 @@ def moved(hub, files):
     return commit
 
 
+@pytest.mark.slow
 def test_what_was_fetched_is_used_without_a_request(hub, first, second, invoke, text, tmp_path):
     hub.put(MINI, first)
     said = invoke("encode", text, "-o", tmp_path / "a.npy", "-m", MINI, "--backend", "torch", "-q", check=0)
@@ -80,6 +81,7 @@ def test_a_newer_main_that_is_not_whole_does_not_replace_what_was_used(hub, firs
     assert f"hf download {MINI}" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v1", "feature/x", "COMMIT", "SHORT"])
 def test_a_revision_is_a_branch_a_tag_or_a_commit(name, hub, first, second):
     commit = hub.put(MINI, first, "v1", "feature/x")
@@ -135,6 +137,7 @@ def test_a_revision_that_is_not_there_is_named(revision, hub, first):
         resolve(f"{MINI}@{revision}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "header", "waits"), [(429, "7", [7.0, 7.0]), (503, "", [1.0, 4.0])])
 def test_a_busy_hub_is_asked_again(status, header, waits, hub, first):
     hub.put(MINI, first)
@@ -295,6 +298,7 @@ def test_a_directory_names_the_commit_and_is_searched_with_it(hub, first, second
     assert result["environment"]["revision"] == commit and result["model"] == f"{MINI}@{commit}" and commit in said
 
 
+@pytest.mark.slow
 def test_a_directory_goes_on_at_a_commit_with_the_same_weights(hub, first, invoke, text, tmp_path):
     files = {path.name: path.read_bytes() for path in first.iterdir()}
     first_commit = hub.put(MINI, files)

@@ -121,6 +121,7 @@ def test_values_of_json_have_none(monkeypatch):
     assert value_without_secrets(value) == {"...": [1, None, {"a": ["x ...", 0.5]}], "vector": [0.5, 1.5]}
 
 
+@pytest.mark.slow
 def test_long_texts_take_no_time(monkeypatch):
     import time
 

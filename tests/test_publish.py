@@ -45,6 +45,7 @@ def holding(folder, word):
     return [path.name for path in files if any(form in path.read_bytes() for form in forms)]
 
 
+@pytest.mark.slow
 def test_a_trained_folder_names_no_place_on_this_machine(trained):
     assert holding(trained, SECRET) == []
 
@@ -58,6 +59,7 @@ EXPORTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "kind"),
     [

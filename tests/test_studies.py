@@ -434,6 +434,7 @@ def words(text):
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAID)
 def test_what_the_text_says_is_in_the_files(name):
     """Each sentence is computed, and must stand on the page as it comes out."""
@@ -442,6 +443,7 @@ def test_what_the_text_says_is_in_the_files(name):
     assert not missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAID)
 def test_no_number_has_no_file_behind_it(name):
     text = page(name)

@@ -38,6 +38,7 @@ def test_it_is_set_before_anything_heavy_is_imported():
     assert done.stdout.split() == [str(waiting.SPINS), "False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("others", "threads", "said"), [(1.5, 2, True), (0.3, 2, False), (0.9, 1, False)])
 def test_a_busy_machine_is_named_where_it_leaves_too_few_cores(monkeypatch, others, threads, said):
     # of ten seconds, half a core is ours

@@ -58,6 +58,7 @@ def threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -78,6 +79,7 @@ def test_a_child_loads_an_encoder_of_its_own(tiny_bert, threads):
     np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_a_child_searches(threads):
     from sentcli.search.exact import search
     from sentcli.search.faiss_index import FaissIndex

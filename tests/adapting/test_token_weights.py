@@ -55,6 +55,7 @@ def test_a_token_of_a_prompt_is_no_rare_one(start, tmp_path):
     assert rarities[vocabulary["cat"]] < special < inverse_document_frequencies(start, DOCUMENTS)[vocabulary["fish"]]
 
 
+@pytest.mark.slow
 def test_a_vector_is_the_weighted_mean_of_the_token_vectors(start, weighted):
     from sentence_transformers import SentenceTransformer
 
@@ -79,6 +80,7 @@ def test_sentence_transformers_reads_the_same_model(weighted, backend):
     np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_the_power_0_is_the_start(start, weighted, tmp_path):
     write_weighted(str(tmp_path / "start"), inverse_document_frequencies(start, DOCUMENTS), 0.0, tmp_path / "same")
     same = SentenceEncoder.load(tmp_path / "same", backend="torch").encode(TEXTS)

@@ -177,6 +177,7 @@ def test_negatives_are_split_by_trees(views):
     assert found.to_dict()["trees"]["centroid_distance"] == pytest.approx(np.linalg.norm(offset))
 
 
+@pytest.mark.slow
 def test_unequal_trees_are_found_where_the_drawn_negatives_have_equal_ones(views):
     for seed in range(20):
         found = attention_pairs(views, 3, (0, 1), "layer-pairs", seed, ["A", "A", "B"])

@@ -165,6 +165,7 @@ def test_equal_texts_and_few_texts(attention, tiny_bert, tmp_path):
     assert re.search(f"{file}: 2 .*10", attention("-m", tiny_bert, texts=file, check=2).stderr)
 
 
+@pytest.mark.slow
 def test_an_export_has_no_attention(attention, invoke, tiny_bert, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -229,6 +230,7 @@ def test_shares_of_a_run_are_those_that_training_summed_up(objectives, trained, 
     assert "whitening-groups.png" not in drawn
 
 
+@pytest.mark.slow
 def test_groups_before_and_after_training(objectives, trained, tiny_bert, text, tmp_path):
     objectives(trained, "-m", tiny_bert, "--pooling", "cls", "--texts", text)
     out = tmp_path / "out"

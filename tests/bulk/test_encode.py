@@ -65,6 +65,7 @@ def contents(folder):
 # Vectors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl", "v.safetensors", "v"])
 def test_row_i_of_the_output_is_row_i_of_the_input(encode, text, tmp_path, sentences, expected, name):
     out = tmp_path / "deep" / "er" / name
@@ -199,6 +200,7 @@ def test_verbose_names_rows_and_model(encode, text, tmp_path, sentences, tiny_be
 # Outputs that exist
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl", "v.safetensors", "v"])
 def test_an_output_that_exists_is_kept_unless_overwritten(encode, text, tmp_path, name):
     out = tmp_path / "out" / name
@@ -252,6 +254,7 @@ def test_resume_of_a_complete_directory_changes_nothing(encode, text, tmp_path):
     assert {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in out.iterdir()} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished", [0, 1, 3])
 def test_an_interrupted_run_resumes_to_the_same_bytes(encode, text, tmp_path, monkeypatch, sentences, finished):
     encode(text, "-o", tmp_path / "whole", "--shard-rows", 30)

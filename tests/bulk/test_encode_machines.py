@@ -46,12 +46,14 @@ def shards_in(folder):
 # Several machines
 
 
+@pytest.mark.slow
 def test_gathered_shards_are_those_of_one_machine(encode, whole, gathered):
     assert shards_in(gathered) == shards_in(whole)
     done = encode("--check", gathered)
     assert re.search(f"{gathered} .*26 rows .*7 shards.*32 dimensions .*float32", message_of(done))
 
 
+@pytest.mark.slow
 def test_machines_may_share_the_folder(encode, source, whole, tmp_path):
     out = tmp_path / "shared"
     for n in (2, 3, 1):
@@ -79,6 +81,7 @@ def test_each_machine_tells_its_own_rows(encode, source, tmp_path):
     assert (manifest["rows_done"], manifest["rows_total"]) == (8, 26)
 
 
+@pytest.mark.slow
 def test_more_machines_than_shards(encode, write, tmp_path):
     few = write("few.txt", ["cat", "dog"])
     for n in (1, 2, 3):
@@ -87,6 +90,7 @@ def test_more_machines_than_shards(encode, write, tmp_path):
     assert len(shards_in(tmp_path / "out")) == 4
 
 
+@pytest.mark.slow
 def test_one_machine_goes_on_where_it_was_stopped(encode, source, gathered, whole):
     (gathered / "vectors-00005.npy").unlink()
     (gathered / "rows-00004.parquet").write_bytes(b"torn")
@@ -159,6 +163,7 @@ def test_damage_is_found_and_resume_mends_it(encode, source, whole, tmp_path, da
     encode("--check", whole)
 
 
+@pytest.mark.slow
 def test_a_part_that_is_missing_is_named(encode, gathered):
     (gathered / "manifest-00002-of-00003.json").unlink()
     assert re.search(f"{gathered} .*manifest-00002-of-00003.json", message_of(encode("--check", gathered, check=2)))
@@ -173,6 +178,7 @@ def test_what_is_no_dataset_is_bad_input(encode, source, tmp_path, name):
 # Appending
 
 
+@pytest.mark.slow
 def test_rows_are_appended_and_their_ids_go_on(encode, source, whole, write, tmp_path):
     before = shards_in(whole)
     more = write("in/b.txt", ["a bird", "a dog", "a fish", "", "a mouse"])
@@ -246,6 +252,7 @@ def test_rows_are_appended_to_what_several_machines_made(encode, source, whole, 
     encode("--check", gathered)
 
 
+@pytest.mark.slow
 def test_an_unfinished_part_takes_no_further_rows(encode, source, gathered, write):
     (gathered / "manifest-00002-of-00003.json").unlink()
     before = contents(gathered)

@@ -37,6 +37,7 @@ SMALLER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("kind", SMALLER)
@@ -67,6 +68,7 @@ def test_a_manifest_says_type_and_width(encode, source, tmp_path):
     encode("--check", tmp_path / "v")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
 def test_search_works_on_smaller_numbers(encode, invoke, source, tmp_path, tiny_bert, kind):
     encode(source, "-o", tmp_path / "v", "--output-dtype", kind)

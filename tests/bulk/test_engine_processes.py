@@ -130,6 +130,7 @@ def test_a_worker_that_is_killed_ends_the_run_with_one_message(source, whole, ti
     assert contents(out) == contents(whole)
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_process_that_started_them_is_killed(source, whole, tiny_bert, tmp_path):
     with started(source, tmp_path / "out", tiny_bert) as process:
         wait_until_at_work(process, tmp_path / "out")
@@ -139,6 +140,7 @@ def test_workers_end_when_the_process_that_started_them_is_killed(source, whole,
         wait_for(lambda: not any(b"spawn_main" in command_of(pid) for pid in workers), "the end of the workers")
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_left_to_the_process_that_started_the_workers(source, whole, tiny_bert, tmp_path):
     """In a terminal it reaches all of them."""
     out = tmp_path / "out"
@@ -152,6 +154,7 @@ def test_ctrl_c_is_left_to_the_process_that_started_the_workers(source, whole, t
     assert contents(out) == contents(whole)
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_reach_workers_that_are_still_starting(source, whole, tiny_bert, tmp_path):
     out = tmp_path / "out"
     with started(source, out, tiny_bert) as process:
@@ -164,6 +167,7 @@ def test_ctrl_c_does_not_reach_workers_that_are_still_starting(source, whole, ti
     assert contents(out) == contents(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_whole_group_is_no_traceback(source, whole, tiny_bert, tmp_path, kind):
     out = tmp_path / "out"
@@ -194,6 +198,7 @@ def test_a_long_row_is_named_by_whichever_process_finds_it(source, tiny_bert, tm
     assert re.search(rf"error: {source}, row 1 \(id 0\): .*62 tokens.*32", failed.stderr)
 
 
+@pytest.mark.slow
 def test_one_device_needs_no_process_of_its_own(source, whole, tiny_bert, tmp_path, invoke):
     invoke(*command(source, tmp_path / "out", tiny_bert, *SHARDS, "--devices", "cpu")[3:], check=0)
     assert contents(tmp_path / "out") == contents(whole)

@@ -91,6 +91,7 @@ def test_vectors_are_those_of_context_and_passage(context, before, table, model,
     assert all(row["n"] == 1 for row in rows)
 
 
+@pytest.mark.slow
 def test_every_output_has_the_same_passages(table, model, tmp_path, invoke):
     cut = ("--passages", "--passage-tokens", 14, "--context", "title")
     invoke("encode", table, "-o", tmp_path / "v", *model, *cut, "--shard-rows", 3, check=0)
@@ -229,6 +230,7 @@ def test_what_does_not_go_with_passages_is_refused_by_name(table, pages, model, 
     assert "null" in invoke("encode", tmp_path / "null.jsonl", "-o", tmp_path / "w", *model, *passage, check=2).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["passage", "document", "start", "heading"])
 def test_the_column_of_texts_may_be_called_as_one_of_passages(name, model, tmp_path, invoke):
     file = tmp_path / "documents.jsonl"
@@ -400,6 +402,7 @@ def test_pages_that_an_earlier_version_began_to_cut_are_not_continued(pages, mod
     assert rows_of(tmp_path / "v") == rows
 
 
+@pytest.mark.slow
 def test_a_finished_directory_that_an_earlier_version_cut_is_overwritten_when_that_is_asked(
     pages, model, tmp_path, invoke
 ):

@@ -233,6 +233,7 @@ def test_an_unfinished_directory_is_finished_first(model, tmp_path, invoke):
     assert "--resume" in invoke(*encode, "--update", check=2).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("titles", [{"subject": "the cat"}, {"Title": "the cat", "name": "the dog"}])
 def test_titles_in_any_column_keep_the_vectors_of_their_passages(titles, model, tmp_path, invoke):
     rows = [{"id": f"r{i}", **titles, "text": " ".join(WORDS[i:] * 2)} for i in range(6)]

@@ -197,6 +197,7 @@ QUICK = ("ascii", "gbk", "all closed", "no home", "no cache")
 """The environments of which the others are parts or kin; those come with the slow tests."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in ENVIRONMENTS]
 )

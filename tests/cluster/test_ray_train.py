@@ -166,6 +166,7 @@ def test_a_run_that_comes_again_ends_where_it_ended():
     assert not judge.ends("ahead", 2, 0.95)
 
 
+@pytest.mark.slow
 def test_runs_end_where_tunes_scheduler_ends_them():
     from ray.tune.schedulers import ASHAScheduler
 

@@ -164,6 +164,7 @@ def test_encode_of_words_in_memory_says_how_they_are_texts(monkeypatch, tmp_path
 ROWS = [{"q1": f"the cat sat on mat {i}", "q2": f"a dog ran off {i % 7}", "same": i % 2} for i in range(20)]
 
 
+@pytest.mark.slow
 def test_frames_and_lists_of_dicts_are_tables(tiny_bert, tmp_path):
     import pandas as pd
 

@@ -35,6 +35,7 @@ def interrupted(monkeypatch, tmp_path, invoke):
     return run
 
 
+@pytest.mark.slow
 def test_models_that_were_scored_are_in_the_json(interrupted, tiny_bert, tiny_roberta, tmp_path, invoke):
     from sentcli.evaluation.evaluated import EvaluatedModel
 

@@ -233,6 +233,7 @@ def test_a_move_of_a_model_to_itself_passes_with_all_hits(out, tiny_bert, tmp_pa
     assert results["migrated"] and results["difference"] == 0 and results["same_hits"] == 1
 
 
+@pytest.mark.slow
 def test_dry_run_compares_and_writes_nothing(out, other, invoke):
     before = files(out)
     results = migrate(invoke, out, "-m", other, *TORCH, "--allow", 1, "--dry-run")
@@ -275,6 +276,7 @@ def damage(file):
     file.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_no_damaged_directory_takes_the_place_of_a_whole_one(out, other, invoke):
     migrate(invoke, out, "-m", other, *TORCH, "--anyway")
     before = out.with_name("out.before")
@@ -419,6 +421,7 @@ def test_a_set_of_ones_own(out, corpus, other, tmp_path, invoke):
     assert "x30" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_corpus_of_which_no_set_can_be_made(other, tiny_bert, tmp_path, invoke):
     write(tmp_path / "few.jsonl", [{"id": str(i), "text": noun} for i, noun in enumerate(NOUNS)])
     invoke("encode", tmp_path / "few.jsonl", "-m", tiny_bert, *TORCH, "-o", tmp_path / "out", check=0)
@@ -511,6 +514,7 @@ def test_from_python(out, other):
     assert sentcli.migrate(corpus=str(out), back=True).to_dict()["results"]["rows"] == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_the_wrong_model_is_refused_before_and_after(count, out, other, tiny_bert, tmp_path, invoke):
     models = [tiny_bert, other, *(save_backbone(tmp_path / f"m{seed}", seed=seed) for seed in range(20, 20 + count))]

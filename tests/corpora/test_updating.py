@@ -51,6 +51,7 @@ def hits(invoke, folder, model, *options):
     return [[(hit["id"], Near(hit["score"])) for hit in result["hits"]] for result in results]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds",
     [
@@ -143,6 +144,7 @@ def test_indexes_of_the_rows_before_are_built_again(rows, changed, model, tmp_pa
     assert sorted(path.name for path in (out / "indexes").iterdir()) == ["bm25", "hnsw"]
 
 
+@pytest.mark.slow
 def test_what_an_interrupted_update_left_does_not_keep_a_corpus_that_changes_again(
     rows, changed, model, tmp_path, invoke, monkeypatch
 ):
@@ -167,6 +169,7 @@ def test_what_an_interrupted_update_left_does_not_keep_a_corpus_that_changes_aga
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_a_second_update_is_refused_while_indexes_are_built(rows, changed, model, tmp_path, invoke, monkeypatch):
     from sentcli.verbs import index_results as module
 

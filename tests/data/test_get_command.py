@@ -51,6 +51,7 @@ def wait_for(condition, process):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_download_leaves_no_half_file(server, folder, run, kind):
     arguments = ["data", "get", "wiki1m", "--data-dir", folder]
@@ -77,6 +78,7 @@ def test_a_stopped_download_leaves_no_half_file(server, folder, run, kind):
     assert run("data", "verify", "--data-dir", folder, check=0).stderr.startswith("1 files in")
 
 
+@pytest.mark.slow
 def test_two_at_once_fetch_it_once(server, folder):
     arguments = ["data", "get", "wiki1m", "--data-dir", folder, "--source", server.put("wiki.txt", TEXT, delay=0.01)]
     with started(*arguments) as first, started(*arguments) as second:

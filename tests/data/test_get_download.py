@@ -120,6 +120,7 @@ def test_what_is_not_the_file_is_refused(server, fetch, headers, problem):
         fetch(server.put("a", b"<html>", headers=headers), wanted=Pin())
 
 
+@pytest.mark.slow
 def test_a_silent_source_is_left(server, fetch, monkeypatch):
     monkeypatch.setattr(object_stores, "SLOW_SECONDS", 0.2)
     monkeypatch.setattr(object_stores, "LEAST_BYTES", 10**6)

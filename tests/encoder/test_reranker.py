@@ -48,6 +48,7 @@ def with_json(folder, target, file, **values):
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("backend", ["torch", "onnx", "openvino"])
 @pytest.mark.parametrize(("kind", "types"), [("bert", True), ("bert", False), ("roberta", False)])
@@ -81,6 +82,7 @@ def test_a_folder_that_cross_encoder_wrote(cross_encoder, tmp_path):
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 @pytest.mark.parametrize(
@@ -98,6 +100,7 @@ def test_the_activation_is_the_folders(cross_encoder, tmp_path, values, backend)
 words = st.lists(st.sampled_from(WORDS[:30]), max_size=25).map(" ".join)
 
 
+@pytest.mark.slow
 @examples(25)
 @given(st.lists(st.tuples(words, words), min_size=1, max_size=12), st.integers(1, 200))
 def test_a_score_depends_on_its_pair_alone(cross_encoder, pairs, budget):
@@ -161,6 +164,7 @@ def test_what_is_no_cross_encoder_with_one_score(cross_encoder, tiny_bert, tmp_p
         Reranker.load(cross_encoder, max_length=4)
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_makes_no_vectors(cross_encoder, tmp_path):
     from sentence_transformers import CrossEncoder
 

@@ -37,6 +37,7 @@ def test_saved_folder_opens_in_sentence_transformers_with_equal_vectors(model, p
     np.testing.assert_allclose(again.encode(sentences, batch_tokens=50), vectors, atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [1, 40, 200, 100_000])
 def test_vectors_do_not_depend_on_the_batch_budget(tiny_bert, sentences, budget):
     encoder = SentenceEncoder.load(tiny_bert)
@@ -72,6 +73,7 @@ def test_folders_written_by_sentence_transformers(tiny_bert, sentences, tmp_path
         assert cosines(vectors, peer(tmp_path / f"{name}-again", sentences, batch_size=1)).min() > LIMIT, name
 
 
+@pytest.mark.slow
 def test_prompts_and_prompt_exclusion(tiny_bert, sentences, tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer

@@ -52,6 +52,7 @@ def saved(searched, tiny_bert, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_same_model_is_still_as_good_to_the_bit(searched, saved, tiny_bert, tmp_path, invoke):
     arguments = ["evaluate", searched, "-m", tiny_bert, "--baseline", saved, "--allow", 0]
     invoke(*arguments, "--json", tmp_path / "out.json", check=0)
@@ -60,6 +61,7 @@ def test_the_same_model_is_still_as_good_to_the_bit(searched, saved, tiny_bert, 
     assert compared["worst"] == []
 
 
+@pytest.mark.slow
 def test_a_worse_model_ends_with_3_and_shows_the_queries_that_lost(searched, saved, tiny_bert, tmp_path, invoke):
     arguments = ["evaluate", searched, "-m", tiny_bert, "--max-length", 4, "--baseline", saved]
     result = invoke(*arguments, "--json", tmp_path / "out.json", "--report", tmp_path / "out.html", check=3)
@@ -108,6 +110,7 @@ def test_slices_by_a_column(searched, saved, tiny_bert, tmp_path, invoke):
     assert "queries.jsonl" in refused and "'topic'" in refused and "language" in refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scored", "binary", "pairs", "triplets", "labels"])
 def test_every_kind_of_table_has_a_gate(kind, tiny_bert, tmp_path, invoke):
     generator = random.Random(1)

@@ -35,6 +35,7 @@ def score(invoke, *call):
     return json.loads(invoke("sts-eval", "--json", "-", *call, check=0).stdout)
 
 
+@pytest.mark.slow
 def test_a_second_run_finds_the_score_without_loading_the_model(pairs, tiny_bert, invoke, monkeypatch):
     first = score(invoke, "-m", tiny_bert, "--pairs", pairs)
     assert "cached" not in first
@@ -46,6 +47,7 @@ def test_a_second_run_finds_the_score_without_loading_the_model(pairs, tiny_bert
     assert again["environment"]["device"] == first["environment"]["device"]
 
 
+@pytest.mark.slow
 def test_whatever_decides_the_score_is_looked_at(pairs, tiny_bert, tmp_path, invoke):
     score(invoke, "-m", tiny_bert, "--pairs", pairs)
     for change in (["--pooling", "max"], ["--max-length", 4], ["--no-intervals"], ["--aggregation", "mean"]):
@@ -56,6 +58,7 @@ def test_whatever_decides_the_score_is_looked_at(pairs, tiny_bert, tmp_path, inv
     assert "cached" not in score(invoke, "-m", tiny_bert, "--pairs", pairs), "another gold score"
 
 
+@pytest.mark.slow
 def test_rerun_measures_again(pairs, tiny_bert, invoke, monkeypatch):
     score(invoke, "-m", tiny_bert, "--pairs", pairs)
     encoded = []
@@ -69,6 +72,7 @@ def test_rerun_measures_again(pairs, tiny_bert, invoke, monkeypatch):
     assert len(encoded) == 6, "the vectors, too"
 
 
+@pytest.mark.slow
 def test_only_what_is_new_is_encoded(pairs, tiny_bert, tmp_path, invoke, monkeypatch):
     score(invoke, "-m", tiny_bert, "--pairs", pairs)
     more = tmp_path / "more.tsv"
@@ -87,6 +91,7 @@ def test_only_what_is_new_is_encoded(pairs, tiny_bert, tmp_path, invoke, monkeyp
     assert found["results"]["more"]["spearman"] == pytest.approx(fresh["results"]["more"]["spearman"])
 
 
+@pytest.mark.slow
 def test_counts_of_kept_texts_are_those_of_new_ones(tiny_bert, tmp_path, invoke):
     file = tmp_path / "long.tsv"
     file.write_text(f"sentence1\tsentence2\tscore\n{'cat ' * 50}\tdog\t1\n{'fish ' * 60}\tcat\t2\ndog\tcat\t3\n")

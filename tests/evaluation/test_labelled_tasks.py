@@ -102,6 +102,7 @@ def test_triplets_and_binary_pairs_equal_sentence_transformers(tiny_bert, tmp_pa
     assert of_pairs.metrics["threshold"] == pytest.approx(theirs["cosine_f1_threshold"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_binary_pairs_equal_scikit_learn(tmp_path):
     from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
@@ -177,6 +178,7 @@ def test_numbers_that_are_not_finite_have_no_score(bad):
             call()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The groups parameter")
 @pytest.mark.parametrize("grouped", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path, grouped):

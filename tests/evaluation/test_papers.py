@@ -76,6 +76,7 @@ def test_an_item_without_an_answer_or_a_reason_is_refused(tmp_path, monkeypatch,
         papers.load_paper("p")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_report_shows_a_paper(invoke, name):
     done = invoke("report", "--paper", name, "--json", "-", check=0)
@@ -110,6 +111,7 @@ def test_wrong_usage_of_report(invoke, options, message):
     assert message in invoke("report", *options, check=2).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sweep_names())
 def test_the_sweep_of_a_table_configures_its_runs(name, tmp_path):
     sweep = read_sweep(Path(name))

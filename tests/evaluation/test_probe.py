@@ -28,6 +28,7 @@ def as_task(kind, classes, splits):
     return Examples("task", classes, kind, texts), TextVectors(rows, np.stack(vectors), np.zeros(len(vectors), int))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "settings", "count", "classes"),
     [pytest.param("full", plain.FULL, 151, 3, marks=pytest.mark.slow), ("fast", plain.FAST, 203, 2)],

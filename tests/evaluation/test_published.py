@@ -82,6 +82,7 @@ def test_what_cannot_be_compared_is_refused_before_the_work(data, invoke):
         assert re.search(words, " ".join(invoke(command, *call, *options, check=2).stderr.split()))
 
 
+@pytest.mark.slow
 def test_a_run_against_print(tiny_bert, data, invoke):
     call = ["sts-eval", "-m", tiny_bert, "--data", data / "senteval", "--tasks", "STS16"]
     done = invoke(*call, "--against", "glove", "--json", "-", check=0)

@@ -43,6 +43,7 @@ def test_passages_find_what_stands_at_the_end(long_documents, tiny_bert, tmp_pat
     assert "passages" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_grid_names_the_readings(long_documents, tiny_bert, tmp_path, invoke):
     grid = tmp_path / "grid.toml"
     few = 'dimensions = []\ntypes = ["float32"]\nindexes = []\nlengths = []\nprecisions = []\n'
@@ -62,6 +63,7 @@ def scores_of(invoke, *command):
     return json.loads(invoke(*command, "--json", "-", check=0).stdout)["results"]
 
 
+@pytest.mark.slow
 def test_a_set_in_passages_is_scored_as_a_directory_of_passages_is_searched(
     long_documents, tiny_bert, tmp_path, invoke
 ):

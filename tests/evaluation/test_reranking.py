@@ -49,6 +49,7 @@ def scored(monkeypatch):
     return pairs
 
 
+@pytest.mark.slow
 def test_retrieve_orders_the_first_hits_anew(made_set, cross_encoder, tiny_bert, invoke, tmp_path, scored):
     call = ["retrieve", "--beir", made_set, "-m", tiny_bert, "--rerank", cross_encoder, "--rerank-depth", 10]
     call += ["--run", tmp_path / "runs", "--overwrite", "--json", "-"]
@@ -88,6 +89,7 @@ def test_retrieve_orders_the_first_hits_anew(made_set, cross_encoder, tiny_bert,
     assert json.loads(invoke(*deeper, check=0).stdout)[1]["results"] != reranked["results"]
 
 
+@pytest.mark.slow
 def test_evaluate_has_another_row_with_its_cost(made_set, cross_encoder, tiny_bert, tiny_roberta, invoke, tmp_path):
     page = tmp_path / "page.html"
     call = ["evaluate", made_set, "-m", tiny_bert, "-m", tiny_roberta, "--rerank", cross_encoder]
@@ -123,6 +125,7 @@ def test_int8(made_set, cross_encoder, tiny_bert, invoke):
     assert small["results"]["set"]["value"] == pytest.approx(exact["results"]["set"]["value"], abs=0.2)
 
 
+@pytest.mark.slow
 def test_search_of_a_file_gives_both_scores(cross_encoder, tiny_bert, invoke, tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(TEXTS[:40]) + "\n")

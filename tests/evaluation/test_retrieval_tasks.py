@@ -250,6 +250,7 @@ def test_the_command_writes_scores_and_a_page(pairs, tiny_bert, invoke, tmp_path
     assert f"{result['recall@5']:.2f}" in (tmp_path / "r.md").read_text()
 
 
+@pytest.mark.slow
 def test_models_are_compared_and_not_loaded_again(pairs, tiny_bert, tiny_roberta, invoke, monkeypatch):
     call = ["retrieve", "-m", tiny_bert, "-m", tiny_roberta, "--in-domain", pairs, "--json", "-"]
     one, two = json.loads(invoke(*call, check=0).stdout)
@@ -264,6 +265,7 @@ def test_models_are_compared_and_not_loaded_again(pairs, tiny_bert, tiny_roberta
     assert [each["cached"] for each in again] == [["in-domain"]] * 2
 
 
+@pytest.mark.slow
 def test_print_stands_beside_the_recalls_of_sts_b(pairs, tmp_path, tiny_bert, invoke):
     rows = [line.split("\t") for line in Path(pairs).read_text().splitlines()[1:]]
     stsb = _write(tmp_path, "sts-test.csv", "".join(f"g\tf\t2012\t1\t{n}\t{a}\t{b}\n" for a, b, n in rows))

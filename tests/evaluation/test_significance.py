@@ -28,6 +28,7 @@ def test_a_draw_is_the_correlation_of_the_pairs_that_were_drawn(n, seed, ties):
             assert value == 0
 
 
+@pytest.mark.slow
 def test_the_interval_covers_what_it_says():
     """Of 200 samples of a known correlation, about 95 % of the intervals hold it."""
     random = np.random.default_rng(0)
@@ -57,6 +58,7 @@ def test_a_model_is_compared_on_the_same_draws():
     assert back.p == found.p and back.low == pytest.approx(-found.high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [7, 11])
 def test_the_interval_of_a_mean_excludes_0_where_random_signs_refuse_it(n):
     """Compared with scipy's exact test; where its p is near the level, so many random subsets cannot tell."""
@@ -90,6 +92,7 @@ def test_the_interval_of_a_mean_covers_few_items(n, zeros):
     assert max(above, below) <= 0.035 * 2000
 
 
+@pytest.mark.slow
 def test_samples_with_replacement_are_too_narrow_for_few_items():
     """Why gates do not use them: of ten items, they say a gain of nothing about twice as often as they should."""
     random = np.random.default_rng(0)

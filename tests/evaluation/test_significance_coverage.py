@@ -42,6 +42,7 @@ def rejected(sizes, spread, cases, seed=0, **data):
     return float(np.mean(outside))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 3), (2, 3), (3, 10)])
 @pytest.mark.parametrize("spread", [0.5, 5])
 @pytest.mark.drawn
@@ -177,6 +178,7 @@ def test_intervals_of_spearmans_correlation_hold_it(pairs, correlation, gold):
     assert 0.93 <= held / 1000 <= (0.975 if pairs == 50 else 0.97)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accuracy", [0.5, 0.8, 0.9, 0.95, 0.98])
 def test_intervals_of_accuracies_hold_them(accuracy):
     """Wilson's interval held 0.98 of 50 in 92.2 of 100 cases; with so few, the next count more makes it 98.2."""

@@ -130,6 +130,7 @@ def test_intervals_hold_in_93_to_98_of_100_cases(precision, hits, data):
     assert precisions.mean() == pytest.approx(precision, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.8])
 def test_shuffled_labels_reach_no_precision_above_their_share(share):
     reached = 0

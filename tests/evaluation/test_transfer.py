@@ -97,6 +97,7 @@ def test_another_folder_is_refused(tmp_path):
         load_tasks(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["full", "fast", "lbfgs"])
 def test_the_command_scores_every_task(folder, tiny_bert, invoke, protocol, tmp_path):
     names = ",".join([*AVERAGED, "SST5", "SICKEntailment"])

@@ -98,6 +98,7 @@ def test_bytes_are_those_of_the_files(notes, grid, tiny_bert, invoke, tmp_path):
     assert sizes[f"float32 x {wide}, hnsw"] > 4 * wide
 
 
+@pytest.mark.slow
 def test_prompts_are_left_out_in_a_row_of_their_own(notes, tiny_bert, tmp_path, invoke):
     from sentence_transformers import SentenceTransformer
 
@@ -153,6 +154,7 @@ def test_the_commands_of_a_way_of_encoding_search_what_they_made(notes, tiny_ber
             invoke(*shlex.split(command)[1:], check=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allow", [0.01, 0.03])
 @pytest.mark.parametrize("queries", [60, 200])
 def test_the_interval_of_the_chosen_way_holds_its_loss(allow, queries):

@@ -103,6 +103,7 @@ def test_twenty_kills_cost_no_row_and_no_finished_shard(tiny_bert, tmp_path, rec
     assert "vectors-0" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", ["vectors-00001.npy", "rows-00001.parquet", "manifest.json"])
 def test_files_torn_by_a_power_cut_are_found_or_mended(encode, tmp_path, torn):
     """A file system may lose the last bytes of a file although it was renamed."""
@@ -167,6 +168,7 @@ def test_an_export_that_does_not_fit_the_disk_leaves_nothing(invoke, small_disk,
 # Odd rows
 
 
+@pytest.mark.slow
 def test_a_row_of_5_mb_is_a_row_like_any_other(encode, encoder, tmp_path):
     long = "the cat sat on the mat " * 230_000
     source = tmp_path / "rows.jsonl"
@@ -265,6 +267,7 @@ def test_nulls_of_a_parquet_file_are_an_error_that_names_the_row(encode, nulls, 
     assert not (tmp_path / "v").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("on_null", "ids", "texts", "numbers", "empty", "skipped"),
     [

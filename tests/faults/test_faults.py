@@ -80,6 +80,7 @@ def whole(text, tiny_bert, tmp_path_factory):
     return contents(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_run_resumes_to_the_same_bytes(text, tiny_bert, tmp_path, whole, run, kind):
     out = tmp_path / "out"
@@ -101,6 +102,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(text, tiny_bert, tmp_path, whol
     assert contents(out) == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_of_a_file(tiny_bert, tmp_path):
     out = tmp_path / "out" / "v.npy"
     many = distinct_rows(tmp_path / "many.txt", 30_000)
@@ -135,6 +137,7 @@ def only_error(result):
     return lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl", "v.safetensors"])
 @pytest.mark.parametrize("existing", [False, True])
 def test_a_full_disk_leaves_no_half_file(short, tiny_bert, tmp_path, invoke, name, existing):
@@ -150,6 +153,7 @@ def test_a_full_disk_leaves_no_half_file(short, tiny_bert, tmp_path, invoke, nam
     assert [(p.name, p.read_bytes()) for p in out.parent.iterdir()] == ([(name, b"old")] if existing else [])
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_keeps_the_shards_that_are_whole(short, tiny_bert, tmp_path, invoke):
     out, whole = tmp_path / "out", tmp_path / "whole"
     with file_size_limit(10_000):  # the manifest grows past that
@@ -163,6 +167,7 @@ def test_a_disk_that_fills_keeps_the_shards_that_are_whole(short, tiny_bert, tmp
     assert contents(out) == contents(whole)
 
 
+@pytest.mark.slow
 def test_a_really_full_disk(short, tiny_bert, tmp_path, invoke):
     mount = tmp_path / "disk"
     mount.mkdir()

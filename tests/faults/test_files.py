@@ -136,6 +136,7 @@ def test_the_cache_is_private(tmp_path, monkeypatch, mask):
     assert stat.S_IMODE((tmp_path / "deep" / "cache").stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_an_export_of_another_model_in_the_cache_is_made_again(tiny_bert, tmp_path, monkeypatch, text, invoke):
     """It is told by the model's weights, not by what the folder says of itself."""
     from sentcli import SentenceEncoder

@@ -56,6 +56,7 @@ def version_of(place):
     return lancedb.connect(place.removeprefix("lance:")).open_table("corpus").version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_table", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_killed_run_goes_on(invoke, place, tmp_path, with_table):
     folder = tmp_path / "l"
@@ -232,6 +233,7 @@ def test_a_damaged_table_is_refused_and_made_anew(invoke, corpus, place, texts, 
     assert len(texts()) == ROWS
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_refused(invoke, corpus, place, tiny_bert):
     invoke("index", corpus[0], "-m", tiny_bert, "--to", place, check=0)
     table = lancedb.connect(place.removeprefix("lance:")).open_table("corpus")

@@ -83,6 +83,7 @@ def test_the_suffix_of_another_format_is_refused(name):
     assert output_format("v2.0.npy").name == ".npy"
 
 
+@pytest.mark.slow
 def test_a_directory_with_a_version_is_written_and_searched(tmp_path, tiny_bert, text):
     out = tmp_path / "minilm-v2.0"
     sentcli.encode(text, output=out, model=tiny_bert, quiet=True)

@@ -66,6 +66,7 @@ def test_a_head_that_does_not_encode_is_named(folder):
     assert np.array_equal(encoder.encode(["the cat"]), plain)
 
 
+@pytest.mark.slow
 def test_a_pooler_taken_for_a_head_is_said(folder, invoke, text, tmp_path):
     result = invoke("encode", text, "-m", folder, "--pooling", "cls-head", "-o", tmp_path / "v.npy", check=0)
     assert re.search(f"{folder}: --pooling cls-head .*pooler", message_of(result))
@@ -124,6 +125,7 @@ def test_training_says_the_range_and_it_belongs_to_the_run(tiny_bert, tmp_path, 
 # Training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ct", "mirror-bert"])
 def test_methods_of_the_mean_pool_by_it(tiny_bert, text, tmp_path, invoke, method):
     assert get_method(method).pooling == "mean"
@@ -157,6 +159,7 @@ def test_a_sweep_checks_every_point_first_and_leaves_nothing(tiny_bert, text, tm
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.slow
 def test_points_whose_names_are_alike_have_folders_of_their_own(tiny_bert, text, tmp_path, invoke):
     models = [save_backbone(tmp_path / name, seed=seed) for seed, name in enumerate(("a b", "a_b"))]
     sweep = tmp_path / "sweep.toml"
@@ -184,6 +187,7 @@ def test_accumulate_has_a_bound(tiny_bert, text, tmp_path, invoke):
 # Encoding
 
 
+@pytest.mark.slow
 def test_rows_without_the_prompt_of_the_model_are_said(tiny_bert, text, tmp_path, invoke):
     SentenceEncoder.load(tiny_bert, pooling="mean").save(tmp_path / "m")
     edit(tmp_path / "m" / "config_sentence_transformers.json", prompts={"query": "find: ", "document": "text: "})
@@ -244,6 +248,7 @@ def test_a_usage_error_acts_on_no_terminal(run):
     assert "\u202e" not in done.stderr and "'encode'" in done.stderr
 
 
+@pytest.mark.slow
 def test_cells_are_no_formulas(tiny_bert, tmp_path, invoke):
     rows = [f"=cmd {i}" if i % 2 else f"the cat {i}" for i in range(14)]
     (tmp_path / "rows.txt").write_text("\n".join(rows) + "\n")
@@ -277,6 +282,7 @@ def test_the_pipes_and_links_of_the_shell_are_inputs_still(tiny_bert, tmp_path, 
 # Commands for the runner of a CI job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["::stop-commands::x", " ::any::x", "##[group]x", "##vso[task.x]y"])
 def test_the_name_of_a_set_is_no_command_for_a_runner(tmp_path, monkeypatch, invoke, tiny_bert, name):
     monkeypatch.chdir(tmp_path)

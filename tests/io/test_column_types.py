@@ -105,6 +105,7 @@ def test_tables_of_several_formats_agree_on_a_type(tmp_path):
     assert block.columns == {"n": [1.0, 0.5], "m": ["1", "two"], "k": ["a", 3]}
 
 
+@pytest.mark.slow
 def test_encode_keeps_types_says_them_and_keeps_to_them_when_it_goes_on(invoke, tiny_bert, tmp_path):
     table, more = tmp_path / "a.csv", tmp_path / "b.csv"
     table.write_text("id,text,rating,code,price\n1,the cat,4,007,1\n2,a dog,,008,free\n3,a bird,5,009,2\n")

@@ -182,6 +182,7 @@ def test_compressed_files_are_read_from_any_mark(tmp_path, end, monkeypatch):
     assert read(tmp_path / f"t.parquet{end}")[1] == ["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [*PACK, ".gz"])
 def test_compressed_standard_input_is_told_by_its_bytes(monkeypatch, end):
     packed = {**PACK, ".gz": gzip.compress}[end](LINES)

@@ -30,6 +30,7 @@ def write(folder, name, columns, *rows):
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
 @pytest.mark.parametrize(
     ("columns", "row", "kind", "values"),

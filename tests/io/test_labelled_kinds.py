@@ -20,6 +20,7 @@ def table(folder, values, columns=("a", "b", "c"), name="t.csv"):
     return write(folder, name, list(columns), *rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [("a", "b", "c"), tuple(NAMED.split(",")), ("sentence1", "sentence2", "label")])
 @pytest.mark.parametrize(
     ("yes", "no"),

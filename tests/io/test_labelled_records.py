@@ -76,6 +76,7 @@ def test_what_is_missing_is_named(lines, rows, words):
         read_table(lines(*rows))
 
 
+@pytest.mark.slow
 def test_they_are_checked_scored_and_trained_on(lines, tmp_path, tiny_bert, invoke):
     path = lines(*(flag(number, positives=1 + number % 2) for number in range(16)))
     assert "triplets" in invoke("data", "check", path, check=0).stdout

@@ -283,6 +283,7 @@ def test_some_shards_are_read_as_they_are_among_all(file, texts, block_rows, sha
 # Round trips
 
 
+@pytest.mark.slow
 @many
 @given(texts=TEXTS)
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "jsonl.gz", "csv.gz", "parquet.gz"])

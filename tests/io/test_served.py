@@ -61,6 +61,7 @@ def refusal(host):
     return str(caught.value), "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 245, 280, 299, 2**16 - 20])
 @pytest.mark.parametrize(
     "form",

@@ -122,6 +122,7 @@ def test_workbooks_are_read(tmp_path, write):
     assert table.texts == (["an apple; or two", "a, b"], ["ein Äpfel", "c"])
 
 
+@pytest.mark.slow
 def test_cells_keep_their_types_and_places(tmp_path):
     file = xlsx(
         tmp_path / "t.xlsx", [["id", "text", "year", ""], [7, "a", 1999, ""], ["", "", "", ""], ["x", "b", 0.5, ""]]
@@ -195,6 +196,7 @@ def test_sizes_that_a_workbook_states_are_bounded(make, tmp_path, monkeypatch):
         read_table(make(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_cell_at_the_end_of_a_column_is_read(tmp_path):
     file = rewritten(xlsx(tmp_path / "t.xlsx"), "xl/worksheets/sheet1.xml", far_cell("A100000"))
     assert [number for number, _ in records(open_source(file))] == [2, 3, 100_000]

@@ -116,6 +116,7 @@ def test_a_whole_file_is_taken_without_pydantic_and_is_the_same(kind, whole, str
     assert exact(made(kind, whole)) == exact(judged(kind, whole, strict=strict))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "whole"), CASES, ids=lambda case: getattr(case, "__name__", ""))
 @examples(100)
 @given(data=st.data())

@@ -830,6 +830,7 @@ def test_the_momentum_encoder_starts_as_asked(tiny_bert):
         assert {part.p for part in memory.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
 
 
+@pytest.mark.slow
 def test_what_a_run_reads_is_not_replaced(invoke, tiny_bert, tiny_lm, text, tmp_path):
     train(invoke, "infocse", tiny_bert, text, tmp_path / "one", "--stage", "pretrain")
     before = (tmp_path / "one" / "model.safetensors").read_bytes()

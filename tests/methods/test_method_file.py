@@ -65,6 +65,7 @@ def test_the_file_on_the_page_trains_and_resumes(invoke, tiny_bert, text, tmp_pa
     assert digests(tmp_path / "m") == digests(out) and without_times(tmp_path / "m") == without_times(out)
 
 
+@pytest.mark.slow
 def test_resume_wants_the_same_file(invoke, tiny_bert, text, tmp_path, barlow, monkeypatch):
     again = call(barlow, tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, 6, *again)
@@ -74,6 +75,7 @@ def test_resume_wants_the_same_file(invoke, tiny_bert, text, tmp_path, barlow, m
     assert "'barlow-twins'" in " ".join(invoke(*named, check=2).stderr.split())
 
 
+@pytest.mark.slow
 def test_the_model_opens_without_the_file(invoke, tiny_bert, text, tmp_path, barlow, sentences):
     short = {"max_steps": 2, "batch_size": 16}
     sentcli.train(method=str(barlow), model=str(tiny_bert), data=text, output=tmp_path / "m", **short)

@@ -34,6 +34,7 @@ def train(invoke, model, data, out, *options, check=0):
     return invoke("train", "--method", "cross-encoder", "-m", model, "--data", data, "-o", out, *options, check=check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_a_step_has_the_peers_loss(invoke, table, tmp_path, kind):
     start = save_cross_encoder(tmp_path / "start", kind)

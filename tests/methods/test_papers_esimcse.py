@@ -64,6 +64,7 @@ def test_processes_repeat_different_tokens_of_the_texts_of_one_process(maker):
     assert any(part.views[1].ids != one.ids for part, one in zip(parts, same, strict=True))
 
 
+@pytest.mark.slow
 def test_the_loss_of_some_steps_is_that_of_the_authors_formulas(tiny_bert, maker):
     """A queue that the momentum encoder fills with view 1, without dropout, after the loss."""
     method = configure(METHODS["esimcse"], [("dropout", 0.0), ("queue_size", 40), ("batch_size", 16)])

@@ -86,6 +86,7 @@ def test_a_template_replaces_that_of_the_start_model(invoke, tiny_bert, text, tm
         np.testing.assert_allclose(encoder.encode(texts), again.encode(texts), atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_the_template_without_training(invoke, tiny_bert, tmp_path):
     invoke("train", "--method", "prompt-bert", "--stage", "untrained", "-m", tiny_bert, "-o", tmp_path / "m",
            "--set", f"template.first={FIRST}", check=0)  # fmt: skip
@@ -136,6 +137,7 @@ def test_the_loss_is_that_of_the_authors_formulas(tiny_bert, text, denoise):
     torch.testing.assert_close(gradient, words.grad, rtol=1e-6, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradient_caching_gives_the_same_gradient(tiny_bert, text):
     from sentcli.training.gradients import Gradients
 
@@ -187,6 +189,7 @@ def test_a_template_needs_a_mask_token_and_room(tiny_bert, tmp_path):
         SentenceEncoder.load(tiny_bert, backend="torch", max_length=8).in_template(FIRST)
 
 
+@pytest.mark.slow
 def test_word_weights_are_those_of_sentence_transformers(tiny_bert, tmp_path, sentences):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Pooling, Transformer, WordWeights

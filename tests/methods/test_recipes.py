@@ -65,6 +65,7 @@ def test_a_recipe_configures_its_method(name):
         method.head.build(WIDTH[recipe.model], method.settings.batch_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_value_has_a_source(name):
     recipe = load_recipe(name)
@@ -74,6 +75,7 @@ def test_every_value_has_a_source(name):
         assert all(set(entry) == {"value", "source"} for entry in raw(name).get(table, {}).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", recipe_names())
 def test_published_scores_are_percentages_whose_average_is_right(name):
     published = {key: score.value for key, score in load_recipe(name).published.items()}

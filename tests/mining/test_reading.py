@@ -16,6 +16,7 @@ PAIRS = [
 COPIES = ["Die Masse des Tisches", "23 is the result", "set api_key in upper case", "the cat sat on the mat"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["dense", "bm25"])
 def test_a_positive_stays_what_it_was_and_its_copies_are_no_negatives(invoke, tiny_bert, tmp_path, search):
     pairs, corpus, output = (tmp_path / name for name in ("pairs.jsonl", "corpus.jsonl", "mined.jsonl"))

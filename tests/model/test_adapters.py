@@ -48,6 +48,7 @@ def adapted(base, tmp_path):
     return tmp_path / "adapter", expected
 
 
+@pytest.mark.slow
 def test_an_adapter_alone_is_applied_to_the_base_that_it_names(adapted, tmp_path):
     folder, expected = adapted
     assert not (folder / "model.safetensors").exists()
@@ -58,6 +59,7 @@ def test_an_adapter_alone_is_applied_to_the_base_that_it_names(adapted, tmp_path
     np.testing.assert_allclose(theirs, expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_an_adapter_beside_weights_is_applied_and_part_of_every_key(adapted, base):
     folder, expected = adapted
     before = SentenceEncoder.load(base, backend="torch", device="cpu")
@@ -78,6 +80,7 @@ def test_a_base_that_is_not_there_is_named(adapted):
         SentenceEncoder.load(folder)
 
 
+@pytest.mark.slow
 def test_without_peft_the_extra_is_named(adapted, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtraError, match=r"sentcli\[lora\]"):
@@ -91,6 +94,7 @@ def test_weights_of_an_adapter_that_are_missing_are_named(adapted):
         SentenceEncoder.load(folder)
 
 
+@pytest.mark.slow
 def test_an_adapter_of_another_model_is_refused(adapted, tmp_path):
     folder, _ = adapted
     other = folders.make(tmp_path / "other", kind="distilbert")

@@ -99,6 +99,7 @@ def test_vectors_are_those_of_sentence_transformers(folder, prompt, batch_tokens
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_the_same(folder, tmp_path):
     encoder = SentenceEncoder.load(folder, backend="torch", device="cpu")
     encoder.save(tmp_path / "again")
@@ -107,6 +108,7 @@ def test_a_saved_model_is_the_same(folder, tmp_path):
     assert again.spec.prompts == encoder.spec.prompts
 
 
+@pytest.mark.slow
 def test_retrieve_puts_the_instruction_before_the_query_alone(folder, invoke, tmp_path):
     pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
     texts = [text for text in TEXTS if text]

@@ -32,6 +32,7 @@ def folder(tmp_path):
     return save_backbone(tmp_path / "bert")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -56,6 +56,7 @@ def tokenizer(request):
     return TextTokenizer(BACKENDS[request.param](), MAX_LENGTH, 0)
 
 
+@pytest.mark.slow
 @many
 @given(text=texts, tokens=st.integers(8, 40), part=st.floats(0, 0.5), with_headings=st.booleans())
 def test_every_character_is_in_a_passage_that_the_model_reads_whole(tokenizer, text, tokens, part, with_headings):

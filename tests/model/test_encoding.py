@@ -1,12 +1,14 @@
 """Batches hold every text once and within the budget of tokens."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.model import encoding
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 600), max_size=200), st.integers(1, 2000))
 def test_pack_covers_every_text_once_within_the_budget(lengths, budget):
     batches = list(encoding.pack(np.array(lengths, np.int64), budget))
@@ -16,6 +18,7 @@ def test_pack_covers_every_text_once_within_the_budget(lengths, budget):
         assert padded <= budget or len(batch) == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=3), max_size=60))
 def test_distinct_restores_every_text(texts):
     unique, twin = encoding.distinct(texts)

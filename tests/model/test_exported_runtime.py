@@ -58,6 +58,7 @@ def wrong(monkeypatch):
     return batches
 
 
+@pytest.mark.slow
 def test_an_export_holds_texts_of_several_lengths_with_the_vectors_of_the_model(made, tiny_bert):
     probes = exported.read_export(made / "fp32").probes
     lengths = [len(row) for row in probes.ids]
@@ -161,6 +162,7 @@ def test_damaged_probes_name_the_file(folder, change):
         SentenceEncoder.load(folder, device="cpu")
 
 
+@pytest.mark.slow
 def test_openvino_is_compared_too(folder, monkeypatch):
     pytest.importorskip("openvino", reason="OpenVINO comes with the extra sentcli[openvino]")
     monkeypatch.setattr(Probes, "distance", lambda *args: 0.5)

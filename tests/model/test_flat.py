@@ -53,6 +53,7 @@ def pooling_of(kind):
     return "lasttoken" if kind in folders.LAST_TOKEN else "mean"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", folders.FAMILIES)
 def test_families(kind, tmp_path):
     compare(folders.make(tmp_path / "st", pooling_of(kind), kind=kind), is_flat=kind in flat_attention.FAMILIES)
@@ -71,6 +72,7 @@ VARIED = ("lasttoken", "mean+max", "cnn", "word-weights", "without-prompt", "den
 """Modules that read token vectors, masks or ids in different ways."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "modules",
     [*VARIED, *(pytest.param(name, marks=pytest.mark.slow) for name in folders.MODULES if name not in VARIED)],
@@ -84,6 +86,7 @@ def test_poolings_over_layers(pooling, tmp_path):
     compare(folders.make(tmp_path / "st"), pooling=pooling)
 
 
+@pytest.mark.slow
 def test_the_reference_model(minilm):
     texts = ["the cat sat on the mat", "", "why " * 400, "dog"]
     flat = load(minilm)
@@ -116,6 +119,7 @@ def test_heads_that_flash_attention_does_not_compute_run_padded_batches(tmp_path
     np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [DeviceMemoryError("cuda has too little memory"), RuntimeError("no kernel"), TypeError("cu_seq_q")]
 )
@@ -250,6 +254,7 @@ def runs_on_meta(module):
     assert module.of_flat(flat).shape == module(padded).shape == module(padded, is_full=True).shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [*FEW, *(pytest.param(kind, marks=pytest.mark.slow) for kind in flat_attention.FAMILIES if kind not in FEW)],
@@ -258,6 +263,7 @@ def test_nothing_asks_the_device(kind, tmp_path):
     runs_on_meta(load(folders.make(tmp_path / "st", pooling_of(kind), kind=kind)).torch_module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modules", [*VARIED, "first-last-avg"])
 def test_no_module_asks_the_device(modules, tmp_path):
     pooling = {"pooling": modules} if modules not in folders.MODULES else {}
@@ -280,6 +286,7 @@ def limited(encoder, tokens):
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [2048, 14])
 def test_a_smaller_budget_is_tried_where_a_device_lacks_memory(chunk, tmp_path, monkeypatch):
     monkeypatch.setattr("sentcli.model.encoding.CHUNK", chunk)

@@ -45,6 +45,7 @@ def expected_of(folder):
     return SentenceEncoder.load(folder, backend="torch", device="cpu").encode(TEXTS)
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize(
     "name", ["short", "short-tokenizer", "lower-case", "left", "truncated", "config", "vocabulary"]
@@ -96,6 +97,7 @@ def test_every_field_of_a_description_is_in_the_key_or_has_a_reason_not_to_be(tm
         assert encoder_digest(replace(spec, **{name: value})) != encoder_digest(spec), name
 
 
+@pytest.mark.slow
 def test_a_directory_of_an_earlier_version_is_still_searched(tmp_path, invoke):
     """Its fingerprint did not know the configuration."""
     import json

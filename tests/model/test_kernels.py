@@ -18,6 +18,7 @@ def dropped(seed: int, rate: float, dtype: torch.dtype = torch.float32) -> tuple
     return after.detach(), ones.grad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.5])
 def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_zeros(rate):
     after, gradient = dropped(1, rate)

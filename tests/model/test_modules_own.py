@@ -67,6 +67,7 @@ OWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pooling", pytest.param("pooling-traced", marks=pytest.mark.slow)])
 def test_it_is_saved_and_loaded_on_torch_and_from_the_export_beside_it(start, tmp_path, name):
     encoder = load(start, *OWN[name])
@@ -80,6 +81,7 @@ def test_it_is_saved_and_loaded_on_torch_and_from_the_export_beside_it(start, tm
     assert cosines(plain_vectors(tmp_path / "saved", TEXTS), expected).min() >= 0.99999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_it_is_exported(start, tmp_path, precision):
     encoder = load(start, *OWN["pooling"])
@@ -89,6 +91,7 @@ def test_it_is_exported(start, tmp_path, precision):
     assert cosines(plain_vectors(tmp_path / "out", TEXTS), encoder.encode(TEXTS)).min() >= least
 
 
+@pytest.mark.slow
 def test_its_weights_count_and_another_pooling_takes_its_place(start):
     encoder = load(start, *OWN["pooling"])
     assert encoder.spec.pooling == "AttentionPooling"
@@ -97,6 +100,7 @@ def test_its_weights_count_and_another_pooling_takes_its_place(start):
     assert encoder.spec.with_pooling("mean").modules == (PoolingSpec(), NormalizeSpec())
 
 
+@pytest.mark.slow
 def test_the_folder_names_it_as_no_module_of_sentence_transformers(start, tmp_path):
     load(start, *OWN["pooling"]).save(tmp_path / "saved")
     entries = json.loads((tmp_path / "saved" / "modules.json").read_text())

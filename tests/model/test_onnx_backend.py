@@ -95,6 +95,7 @@ def exports_in(cache):
 # Without torch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "name"),
     [
@@ -114,6 +115,7 @@ def test_an_exported_folder_encodes_without_torch(run, request, lines, tmp_path,
     np.testing.assert_allclose(found, expected, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_a_model_whose_export_is_in_the_cache_encodes_without_torch(
     run, tiny_bert, lines, tmp_path, no_torch, cache, expected
 ):
@@ -175,6 +177,7 @@ def test_an_encoder_without_weights_cannot_be_saved(without_weights, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "cls", "first-last-avg"])
 def test_the_fingerprint_is_that_of_the_model_whatever_runs_it(tiny_bert, pooling):
     prints = {
@@ -184,6 +187,7 @@ def test_the_fingerprint_is_that_of_the_model_whatever_runs_it(tiny_bert, poolin
     assert len(set(prints.values())) == 1, prints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_an_export_has_the_fingerprint_of_its_model(tiny_bert, tmp_path, weights, precision):
@@ -199,6 +203,7 @@ def test_an_export_has_the_fingerprint_of_its_model(tiny_bert, tmp_path, weights
         assert SentenceEncoder.load(folder, backend="torch").fingerprint() != wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "first-last-avg"])
 def test_an_export_without_weights_has_a_fingerprint_for_manifests(tiny_bert, tmp_path, invoke, lines, pooling):
     folder = make_export(tiny_bert, tmp_path / "export", weights=False, pooling=pooling)
@@ -207,6 +212,7 @@ def test_an_export_without_weights_has_a_fingerprint_for_manifests(tiny_bert, tm
     invoke("encode", lines, "-o", tmp_path / "v", "-m", other, "--resume", check=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "first-last-avg"])
 def test_naming_the_pooling_that_an_export_has_changes_nothing(tiny_bert, tmp_path, pooling):
     folder = make_export(tiny_bert, tmp_path / "export", weights=False, pooling=pooling)
@@ -217,6 +223,7 @@ def test_naming_the_pooling_that_an_export_has_changes_nothing(tiny_bert, tmp_pa
 # Which backend, and which export
 
 
+@pytest.mark.slow
 def test_auto_makes_an_export_once_and_says_what_it_runs(invoke, tiny_bert, lines, tmp_path, cache):
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", tiny_bert, "--pooling", "mean", "--overwrite"]
     first = invoke(*call, check=0)
@@ -239,6 +246,7 @@ def test_auto_does_not_trace_by_itself(tmp_path, cache):
     assert exports_in(cache) == []
 
 
+@pytest.mark.slow
 def test_auto_makes_no_export_where_it_may_not(tiny_bert, cache):
     assert SentenceEncoder.load(tiny_bert, make_export=False).backend.name == "torch"
     assert exports_in(cache) == []
@@ -299,6 +307,7 @@ def test_without_the_libraries_auto_runs_on_torch_and_onnx_says_what_to_install(
         SentenceEncoder.load(tiny_bert, backend="onnx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "onnx"])
 def test_an_export_of_another_pooling_is_not_used(with_weights, tiny_bert, cache, backend):
     found = SentenceEncoder.load(with_weights, pooling="cls", backend=backend)
@@ -325,6 +334,7 @@ def test_precision_and_normalisation_have_exports_of_their_own(tiny_bert, cache)
     assert len(exports_in(cache)) == 3
 
 
+@pytest.mark.slow
 def test_a_shorter_maximum_length_needs_no_export_of_its_own(tiny_bert, cache):
     SentenceEncoder.load(tiny_bert, backend="onnx")
     short = SentenceEncoder.load(tiny_bert, backend="onnx", max_length=8)
@@ -369,6 +379,7 @@ def test_weights_that_have_changed_since_the_export_are_noticed(export, expected
     assert np.abs(changed - expected).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_model_that_has_changed_gets_a_new_export(tiny_bert, tmp_path, cache):
     model = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
     before = SentenceEncoder.load(model).encode(TEXTS)
@@ -503,6 +514,7 @@ def test_openvino_gives_the_same_vectors(openvino, with_weights, expected):
     np.testing.assert_allclose(encoder.encode(TEXTS, batch_tokens=1), found, atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["roberta", "mpnet", "distilbert", "electra"])
 @pytest.mark.parametrize("pooling", ["cls", "lasttoken"])
@@ -616,6 +628,7 @@ def test_openvino_whose_rows_are_exchanged_is_found(openvino, invoke, with_weigh
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".npy"] == []
 
 
+@pytest.mark.slow
 def test_openvino_with_weights_that_are_no_numbers_says_so(openvino, with_weights, monkeypatch):
     SentenceEncoder.load(with_weights, backend="openvino").encode(TEXTS)  # its first vectors are compared with torch's
     infer = openvino.InferRequest.infer
@@ -624,6 +637,7 @@ def test_openvino_with_weights_that_are_no_numbers_says_so(openvino, with_weight
         SentenceEncoder.load(with_weights, backend="openvino").encode(TEXTS)
 
 
+@pytest.mark.slow
 def test_a_request_of_openvino_stays_with_its_thread(openvino, with_weights, monkeypatch):
     used, infer = set(), openvino.InferRequest.infer
 
@@ -754,6 +768,7 @@ def test_using_an_export_keeps_it_in_the_cache(tiny_bert, cache):
     assert (cache / name / "export.json").stat().st_mtime > 100
 
 
+@pytest.mark.slow
 def test_an_export_that_someone_has_half_deleted_is_made_again(tiny_bert, cache, expected):
     SentenceEncoder.load(tiny_bert)
     (name,) = exports_in(cache)

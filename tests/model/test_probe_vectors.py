@@ -250,6 +250,7 @@ def test_a_baseline_tells_other_prompts_of_queries(tiny_bert, invoke, tmp_path):
         assert json.loads(out.read_text())["results"]["set"]["baseline"]["model_is"] == kinship
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", ["milvus", "lance"])
 def test_collections_keep_those_of_their_directory(vectors, folders, made, invoke, soon_indexed, tmp_path, database):
     if database == "lance":

@@ -280,6 +280,7 @@ KEPT = ("NaN", "busy", "fewer rows")
 """Faults after which the quick tests resume, too: one in a vector, one of the host, one in the number of vectors."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", [pytest.param(fault, marks=[] if fault in KEPT else [pytest.mark.slow]) for fault in FAULTS]
 )
@@ -367,6 +368,7 @@ def test_what_needs_the_weights_is_refused_and_sends_no_text(arguments, host, ro
     assert "tiny" in result.stderr and not sent_texts(host) and not (tmp_path / "out.npy").exists()
 
 
+@pytest.mark.slow
 def test_scores_of_published_data_come_from_a_served_model_too(host, tiny_bert, tmp_path):
     pairs = tmp_path / "own.tsv"
     pairs.write_text(

@@ -39,6 +39,7 @@ def test_modules(modules, tmp_path):
     compare(folders.make(tmp_path / "st", modules), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", folders.SETTINGS)
 def test_settings(setting, tmp_path):
     encoder, _ = compare(folders.make(tmp_path / "st", "mean", [setting]), tmp_path)
@@ -67,12 +68,14 @@ def test_pairs_of_options(tmp_path):
         compare(folders.make(place / "st", modules, settings), place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", folders.FAMILIES)
 def test_families(kind, tmp_path):
     pooling = "lasttoken" if kind in folders.LAST_TOKEN else "mean"
     compare(folders.make(tmp_path / "st", pooling, kind=kind), tmp_path, saved=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["qwen3", "gpt2", "gemma3_text"])
 def test_padding_on_the_left_changes_nothing(kind, tmp_path):
     pooling = "lasttoken" if kind in folders.LAST_TOKEN else "mean"
@@ -213,6 +216,7 @@ def test_a_vector_does_not_depend_on_its_neighbours(backend, precision, apart, t
         assert np.abs(vectors - together).max() <= apart
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [["truncated"], ["left"], ["lower-case", "dot"]])
 def test_what_a_folder_says_stays_when_it_is_trained(settings, tmp_path, invoke):
     folder = folders.make(tmp_path / "st", "normalize", settings)

@@ -46,6 +46,7 @@ def as_simcse_output(folder, prefix="bert", head="mlp.dense", extra=None):
     return weight, bias
 
 
+@pytest.mark.slow
 def test_simcse_training_output(folder, expected):
     extra = {"lm_head.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(40)[None]}
     weight, bias = as_simcse_output(folder, extra=extra)
@@ -62,6 +63,7 @@ def test_converted_simcse_checkpoint_keeps_its_head_in_the_pooler(folder, expect
     np.testing.assert_allclose(head, np.tanh(expected @ weight.numpy().T + bias.numpy()), atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_without_a_head_training_keeps_the_pooler_of_its_start(invoke, tiny_bert, text, tmp_path):
     """What InforMin-CL's README scores: the pretrained pooler over the trained [CLS]."""
     from sentcli.io.weights import load_state_dict

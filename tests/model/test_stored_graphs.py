@@ -53,6 +53,7 @@ def test_the_graph_is_pooled_as_the_folder_says(modules, tmp_path):
     np.testing.assert_allclose(pickle.loads(pickle.dumps(encoder)).encode(TEXTS), wanted, atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "output"),
     [("model.onnx", "last_hidden_state"), ("model_optimized.onnx", "last_hidden_state"),
@@ -76,6 +77,7 @@ def test_a_prompt_is_left_out_of_the_pooling_where_the_folder_says_so(tmp_path):
     np.testing.assert_allclose(SentenceEncoder.load(str(folder)).encode(TEXTS, prompt="the cat "), wanted, atol=VECTORS)
 
 
+@pytest.mark.slow
 def test_openvino_runs_such_a_graph(tmp_path):
     pytest.importorskip("openvino")
     source = folders.make(tmp_path / "source", "normalize")
@@ -115,6 +117,7 @@ def test_a_graph_that_lacks_what_a_module_reads_is_refused(tmp_path):
         SentenceEncoder.load(str(folder), pooling="first-last-avg")
 
 
+@pytest.mark.slow
 def test_graphs_of_a_folder_with_weights_are_left_alone(tmp_path):
     """Another program's graph beside weights may be of other weights: sentcli makes its own."""
     source = folders.make(tmp_path / "source", "mean")
@@ -167,6 +170,7 @@ def doubled(graph):
             tensor.CopyFrom(onnx.numpy_helper.from_array(2 * onnx.numpy_helper.to_array(tensor), tensor.name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["weights.bin", "model.onnx.data", "model.onnx_data"])
 def test_weights_beside_a_graph_are_known_by_whatever_name(place, stripped, tmp_path):
     """The graphs of two models of one architecture are the same to the byte then."""

@@ -362,6 +362,7 @@ def test_whole_words_are_masked_together_and_as_often():
     assert (labels[:, [0, -3, -2, -1]] == -100).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"])
 def test_recorded_attention_is_what_transformers_returns(kind):
     backbone, _ = make_backbone(kind, layers=3)

@@ -58,6 +58,7 @@ def assert_same_as_torch(encoder, folder):
 # Written from the weights
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls-head"])
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -68,6 +69,7 @@ def test_a_written_graph_equals_torch(model, tmp_path, kind, pooling):
     assert_same_as_torch(encoder, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_trained_head_is_part_of_the_graph(model, tmp_path):
     encoder = SentenceEncoder.load(model("bert"), backend="torch", pooling="cls-head")
     assert export(encoder, tmp_path / "out").export.graph == "written"
@@ -93,6 +95,7 @@ MODULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
@@ -243,6 +246,7 @@ def test_smaller_precisions_keep_their_tolerance(model, trace_once, tmp_path, ki
     assert found.mean() >= LIMITS[precision][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", LIMITS)
 @pytest.mark.parametrize("name", ["cnn", "dense-tanh-normalize", "all-poolings", "all-layers"])
 def test_smaller_precisions_of_encoders_with_further_modules(model, tmp_path, name, precision):

@@ -143,6 +143,7 @@ def test_without_torch_weights_the_folder_is_small_and_still_encodes(export, exp
     )
 
 
+@pytest.mark.slow
 def test_a_shorter_maximum_length_is_kept(export, tmp_path):
     export(tmp_path / "out", "--max-length", 12)
     assert read_export(tmp_path / "out").max_length == 12
@@ -164,6 +165,7 @@ def test_prompts_go_along(model, tmp_path):
     assert_equal_vectors(found.encode(["cat"], prompt_name="query"), wanted)
 
 
+@pytest.mark.slow
 def test_an_export_can_be_exported_again_in_its_own_place(export, tmp_path):
     export(tmp_path / "out", "--pooling", "cls")
     wanted = plain_vectors(tmp_path / "out", TEXTS)
@@ -268,6 +270,7 @@ def test_int8_leaves_the_layers_that_it_would_ruin_in_fp32(invoke, tmp_path):
     assert f"Left in fp32: {', '.join(kept)}" in (tmp_path / "good" / "README.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_size_is_said_with_and_without_the_torch_weights(export, model, tmp_path):
     """SentenceTransformer opens the weights in fp32 beside an int8 graph, so it gives the vectors of the model."""
     from sentence_transformers import SentenceTransformer
@@ -293,6 +296,7 @@ def test_int8_that_stays_out_of_tolerance_is_not_written(export, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduce_range", [True, False])
 def test_int8_uses_7_bits_where_sums_of_products_saturate(export, tmp_path, monkeypatch, reduce_range):
     import onnx

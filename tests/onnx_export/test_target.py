@@ -54,6 +54,7 @@ def test_each_run_adds_a_graph_and_weights_are_there_once(several):
     assert card.count("onnx/model_quantized.onnx") == 1 and card.count("least cosine") == 3
 
 
+@pytest.mark.slow
 def test_the_graph_is_chosen_by_precision(several, source):
     wanted = SentenceEncoder.load(str(source), backend="torch").encode(TEXTS)
     assert [export.precision for export in exports_in(several)] == ["fp32", "fp16", "int8"]
@@ -65,6 +66,7 @@ def test_the_graph_is_chosen_by_precision(several, source):
     assert 1e-5 < np.abs(quantised.encode(TEXTS) - wanted).max() < 0.5
 
 
+@pytest.mark.slow
 def test_a_graph_in_fewer_bits_does_not_change_what_auto_takes(source, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(source, folder)
@@ -102,6 +104,7 @@ def test_a_trained_folder_keeps_what_it_holds(source, tmp_path):
     assert set(before) <= files_in(folder)
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_model_is_refused(several, tmp_path):
     other = folders.make(tmp_path / "other", "max")
     with pytest.raises(InputError, match="another model"):
@@ -112,6 +115,7 @@ def test_a_folder_of_another_model_is_refused(several, tmp_path):
         export(other, tmp_path / "mine", overwrite=True)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_the_folder_as_it_was(several, source, monkeypatch):
     from sentcli.onnx_export import publish
 
@@ -154,6 +158,7 @@ def test_token_vectors_are_given_where_they_cost_nothing(pooling, options, outpu
     assert outputs_of(tmp_path / "out" / "model.onnx") == outputs
 
 
+@pytest.mark.slow
 def test_token_vectors_are_those_before_pooling_dense_and_normalize(tmp_path):
     import torch
     import transformers

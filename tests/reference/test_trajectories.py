@@ -197,6 +197,7 @@ def test_infocse():
     same_end(z, model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["micse", "micse_sampled"])
 def test_micse(name, monkeypatch):
     z = np.load(FOLDER / f"traj_{name}.npz")

@@ -96,6 +96,7 @@ def test_files_of_others_are_not_touched(store, encode, rows):
     assert store.contents("out") == {"notes.txt": b"mine"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_to_the_same_bytes(store, encode, rows, local, monkeypatch):
     publish = ShardWriter.publish
 
@@ -140,6 +141,7 @@ def test_a_shard_that_is_torn_is_made_again(store, encode, rows, local, name, co
     assert store.contents("out") == local
 
 
+@pytest.mark.slow
 def test_check_reads_what_resume_trusts(store, encode, rows, local):
     encode(rows, "-o", OUT, *SHARDS)
     vectors = bytearray(local["vectors-00002.npy"])
@@ -162,6 +164,7 @@ def test_parts_of_machines_are_one_directory_to_which_rows_are_appended(store, e
     assert re.search(f"{OUT} .*97 rows .*4 shards", encode("--check", OUT).stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", [pytest.param("some 500", marks=pytest.mark.slow), "drop", pytest.param("slow", marks=pytest.mark.slow)]
 )

@@ -121,6 +121,7 @@ def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_
 # Keys of a store that a disk cannot hold
 
 
+@pytest.mark.slow
 def test_a_key_of_three_hundred_characters_is_read(store, encode, tmp_path):
     key = "k" * 300 + ".txt"
     store.put(key, b"one\ntwo\n")

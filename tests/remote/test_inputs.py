@@ -49,6 +49,7 @@ def test_a_pattern_stands_for_its_files_in_order(store, tmp_path):
     assert names == ["s3://corpora/in/a.txt", "s3://corpora/in/b.txt", "s3://corpora/in/c.csv"]
 
 
+@pytest.mark.slow
 def test_encode_of_a_store_is_encode_of_this_machine_and_leaves_no_copy(store, encode, rows, tmp_path):
     store.put("rows.jsonl", rows.read_bytes())
     encode(rows, "-o", tmp_path / "here", "--shard-rows", 40)
@@ -76,6 +77,7 @@ def test_a_table_in_a_store_is_evaluated_under_its_name(store, invoke, tiny_bert
     assert list(json.loads(done.stdout)["results"]) == ["pairs.csv"]
 
 
+@pytest.mark.slow
 def test_training_reads_its_data_and_dev_sets_from_a_store(store, invoke, tiny_bert, tmp_path):
     anchors = "anchor,positive\n" + "".join(f"the cat {i},a cat {i}\n" for i in range(32))
     scored = "sentence1,sentence2,score\n" + "".join(f"a cat {i},the dog {i},{i % 5}\n" for i in range(20))
@@ -91,6 +93,7 @@ def test_training_reads_its_data_and_dev_sets_from_a_store(store, invoke, tiny_b
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_a_broken_row_is_named_by_address_and_line_before_anything_is_encoded(store, encode, tmp_path):
     store.put("in/broken.jsonl", b'{"text": "fine"}\n{"text": \n')
     failed = encode("s3://corpora/in/broken.jsonl", "-o", tmp_path / "out", check=2)
@@ -135,6 +138,7 @@ def test_what_others_call_a_store_is_that_store(store, tmp_path):
         check_output(Path("gcs://b/out.npy"), overwrite=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
     [
@@ -150,6 +154,7 @@ def test_a_store_that_fails_has_one_message_without_secrets(store, encode, tmp_p
     assert KEY not in failed.stderr and SECRET not in failed.stderr
 
 
+@pytest.mark.slow
 def test_no_credentials_name_the_variables(store, encode, tmp_path, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -167,6 +172,7 @@ def test_a_store_that_is_not_there_fails_soon(store, encode, tmp_path, monkeypat
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["some 500", "drop", "slow"])
 def test_faults_that_pass_do_not_change_a_byte(store, rows, fault):
     store.put("rows.jsonl", rows.read_bytes())
@@ -223,6 +229,7 @@ def test_web_addresses_are_read_with_user_or_signature_and_neither_is_seen(web, 
     assert json.loads((out / "manifest.json").read_text())["groups"][0]["inputs"][0]["name"] == "corpus.txt"
 
 
+@pytest.mark.slow
 def test_a_table_is_evaluated_and_trained_on_with_user_and_signature(web, invoke, tiny_bert, tmp_path):
     web.authorization = "Basic dXNlcjpoaWRkZW4tcGFzcw=="  # user:hidden-pass
     web.query, web.heads = "sig=hidden-signature", False

@@ -119,6 +119,7 @@ def test_a_shard_that_does_not_fit_the_manifest_is_an_error(store, directory, hi
         assert re.search(r"s3://corpora/out: vectors-00001\.npy .*SHA-256", failed)
 
 
+@pytest.mark.slow
 def test_an_unfinished_directory_and_one_that_is_not_there_are_named(store, directory, hits):
     manifest = json.loads(store.get("out/manifest.json"))
     manifest["shards"].pop()
@@ -128,6 +129,7 @@ def test_an_unfinished_directory_and_one_that_is_not_there_are_named(store, dire
     assert "s3://corpora/none" in hits("s3://corpora/none", check=2)
 
 
+@pytest.mark.slow
 def test_a_pattern_is_a_corpus_of_texts(store, hits, rows):
     lines = rows.read_bytes().splitlines(keepends=True)
     store.put("texts/a.jsonl", b"".join(lines[:50]))
@@ -158,6 +160,7 @@ def test_a_damaged_manifest_is_named_as_it_lies_in_the_store(store, directory, e
     assert re.search("s3://corpora/out/manifest.json .*dimension", hits(OUT, check=2))
 
 
+@pytest.mark.slow
 def test_an_error_about_a_file_in_a_copy_tells_the_address(store, encode, rows, tiny_bert, tmp_path):
     for path in Path(tiny_bert).rglob("*"):
         if path.is_file():
@@ -180,6 +183,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(monkeypatch):
         object_stores.listing(OUT)
 
 
+@pytest.mark.slow
 def test_a_model_in_a_store_makes_the_vectors_of_the_same_model_here(store, encode, rows, tiny_bert, tmp_path):
     for path in Path(tiny_bert).rglob("*"):
         if path.is_file():

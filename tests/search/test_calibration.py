@@ -147,6 +147,7 @@ def test_only_hits_by_vectors_have_probabilities(corpus, invoke, tmp_path):
     assert not any("probability" in hit for hit in words["hits"])
 
 
+@pytest.mark.slow
 def test_reranked_hits_are_left_out_by_their_similarity(corpus, retrieve, tmp_path):
     cross = save_cross_encoder(tmp_path / "cross")
     hits, _ = retrieve("--corpus", corpus, "--rerank", cross)
@@ -181,6 +182,7 @@ def test_the_model_keeps_it_for_every_corpus_of_full_vectors(model, kept, retrie
     assert "smaller" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_the_corpus_keeps_comes_before_what_the_model_keeps(model, corpus, retrieve, invoke, tmp_path):
     own = shutil.copytree(model, tmp_path / "own")
     table = pairs_table(tmp_path / "pairs.tsv")
@@ -189,6 +191,7 @@ def test_what_the_corpus_keeps_comes_before_what_the_model_keeps(model, corpus, 
     assert protocol["probabilities"]["name"] == "set"
 
 
+@pytest.mark.slow
 def test_it_is_of_one_model_and_stays_through_an_update(kept, corpus, model, retrieve, invoke):
     beir, _ = kept
     more = beir / "more.jsonl"

@@ -131,6 +131,7 @@ def pages(folder, order=1):
 TITLES = {"Travel expenses": "page0.md#0", "holiday": "page1.md#0", "sick": "page2.md#0", "EQUIPEMENT É": "page3.md#0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["title", "headings"])
 def test_words_see_what_stands_before_a_passage(write, found, invoke, tiny_bert, stores, tmp_path, context):
     pages(tmp_path / "kb")

@@ -91,6 +91,7 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @examples(300)
 @given(condition=CONDITIONS, rows=st.lists(st.tuples(*VALUES.values()), max_size=8))
 def test_a_condition_means_what_it_means_in_sql(condition, rows):
@@ -261,6 +262,7 @@ def found(done):
     return {hit["id"] for hit in json.loads(done.stdout)["results"][0]["hits"]}
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("name", ["reviews.jsonl", "vectors", "vectors.parquet", "reviews.npy", "reviews.safetensors"])
 @pytest.mark.parametrize("way", ["dense", "bm25", "rrf", "weighted"])

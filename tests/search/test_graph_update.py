@@ -317,6 +317,7 @@ def test_what_is_no_graph_over_whole_vectors_is_filled_anew(kind, rows, tmp_path
     assert recall_of(opened(tmp_path / "after", kind), rows[9:]) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("dtype", [np.float16, np.int8])
 def test_vectors_of_other_lengths_and_types_are_known_again(similarity, dtype, tmp_path):

@@ -50,6 +50,7 @@ def everything(stored, similarity="cosine"):
 # Kinds
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq", "sq8", "IVF20,SQ8", "HNSW8,Flat"])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -231,6 +232,7 @@ def test_several_files_are_one_index(directory, tmp_path):
     assert shared(found.positions, whole.positions) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq"])
 @pytest.mark.parametrize("file_rows", [None, 1300])

@@ -109,6 +109,7 @@ def test_hits_are_those_of_the_directory(invoke, write, find, corpus, tiny_bert,
         approximately(find(*how, **asked), find(*how, corpus=corpus, **asked))
 
 
+@pytest.mark.slow
 def test_equal_rows_stand_in_the_order_in_which_they_came(write, find, tiny_bert, tmp_path, place):
     rows = [{"id": f"e{number:02d}", "text": "the cat sat", "n": number} for number in range(60)]
     write(rows_of(tmp_path / "equal.jsonl", rows), "-m", tiny_bert)
@@ -120,6 +121,7 @@ def test_equal_rows_stand_in_the_order_in_which_they_came(write, find, tiny_bert
         assert [key for key, _ in find("--top-k", 40, "--search", way, model=way != "bm25")[0]] == expected[:40]
 
 
+@pytest.mark.slow
 def test_vectors_that_were_cut_are_searched_by_cut_queries(invoke, write, find, corpus, tiny_bert, tmp_path):
     invoke("encode", corpus, "-o", tmp_path / "cut", "-m", tiny_bert, "--truncate-dim", 8, check=0)
     write(tmp_path / "cut")
@@ -163,6 +165,7 @@ def test_rows_are_changed_added_and_pruned_in_one_commit(write, corpus, tiny_ber
     assert sorted(table.to_arrow()["id"].to_pylist()) == sorted([moved["_id"], "new"])
 
 
+@pytest.mark.slow
 def test_compact_removes_versions_and_says_which_are_left(invoke, write, find, corpus, tiny_bert, place):
     first = write(corpus, "-m", tiny_bert)["version"]
     rows = [json.loads(line) for line in corpus.read_text().splitlines()]
@@ -179,6 +182,7 @@ def test_compact_removes_versions_and_says_which_are_left(invoke, write, find, c
     assert len(table_of(place).list_versions()) <= 2
 
 
+@pytest.mark.slow
 def test_conditions_and_counts(invoke, write, find, corpus, tiny_bert, place):
     write(corpus, "-m", tiny_bert)
     for condition in (

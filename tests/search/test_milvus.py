@@ -69,6 +69,7 @@ def scores(done):
     return [[hit["score"] for hit in result["hits"]] for result in json.loads(done.stdout)["results"]]
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("source", ["texts", "directory", "corpus.parquet"])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -97,6 +98,7 @@ def test_vectors_that_were_cut_are_searched_by_cut_queries(invoke, write, corpus
     assert np.allclose(scores(found), scores(expected), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_words_and_fusion(invoke, write, corpus, place, tiny_bert):
     write(corpus, "-m", tiny_bert)
     asked = ("--query", ROWS[0]["text"], "--json", "-")
@@ -110,6 +112,7 @@ def test_words_and_fusion(invoke, write, corpus, place, tiny_bert):
     assert found == pytest.approx(expected, abs=rounding(32))
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_written_and_prune_deletes(invoke, write, corpus, place, tiny_bert):
     write(corpus, "-m", tiny_bert)
     again = write(corpus, "-m", tiny_bert)
@@ -133,6 +136,7 @@ def test_only_what_changed_is_written_and_prune_deletes(invoke, write, corpus, p
     assert [key for key, _ in hits(invoke("retrieve", "--corpus", *place, *where, check=0))[0]] == [changed["_id"]]
 
 
+@pytest.mark.slow
 def test_conditions_and_counts(invoke, write, corpus, place, tiny_bert):
     write(corpus, "-m", tiny_bert)
     for condition in (
@@ -216,6 +220,7 @@ ODD = [
 ]
 
 
+@pytest.mark.slow
 def test_ids_may_hold_any_sign(invoke, write, place, tiny_bert, tmp_path):
     path = tmp_path / "odd.jsonl"
     rows = [json.dumps({"id": key, "text": f"the cat {i}"}) + "\n" for i, key in enumerate(ODD)]
@@ -254,6 +259,7 @@ def test_two_files_may_be_served_at_one_port(invoke, corpus, tiny_bert, tmp_path
     assert len(ports) > 1 and len(set(ports)) == 1
 
 
+@pytest.mark.slow
 def test_any_of_several_equal_vectors_counts_as_found(write, tmp_path):
     """By clusters, whose greatest effort compares all rows; a graph of copies may fall apart and find fewer."""
     write_directory(tmp_path / "d", np.repeat(clustered(60, 16), 50, axis=0))
@@ -375,6 +381,7 @@ def test_an_id_beyond_the_limit_is_refused_before_anything_is_written(
     invoke("retrieve", "--corpus", *place, "--query", "x", "-m", tiny_bert, check=0)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_collection_is_refused(invoke, write, corpus, place, tiny_bert, tiny_roberta, tmp_path):
     write(corpus, "-m", tiny_bert)
     message = write(corpus, "-m", tiny_roberta, check=2)
@@ -459,6 +466,7 @@ def test_an_open_file_is_refused(invoke, write, corpus, place, tiny_bert):
     shutil.rmtree(place[0].removeprefix("milvus:"))
 
 
+@pytest.mark.slow
 def test_a_file_is_opened_behind_a_proxy_and_a_server_names_it(invoke, write, corpus, tiny_bert, tmp_path, monkeypatch):
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://someone:hidden@127.0.0.1:9")
@@ -471,6 +479,7 @@ def test_a_file_is_opened_behind_a_proxy_and_a_server_names_it(invoke, write, co
     assert "https_proxy" in said and "no_proxy=localhost" in said and "hidden" not in said
 
 
+@pytest.mark.slow
 def test_the_home_is_where_it_is_and_a_place_is_absolute(invoke, corpus, tiny_bert, tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()

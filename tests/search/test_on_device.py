@@ -272,6 +272,7 @@ def test_a_searcher_scans_where_that_is_asked_for(as_a_gpu):
     assert search.protocol()["scan"] == "bf16"
 
 
+@pytest.mark.slow
 def test_the_command_line_asks_for_a_scan(as_a_gpu, invoke, tiny_bert, tmp_path):
     rows = [{"id": f"d{i}", "text": f"the cat {i} sat on mat {i % 7}"} for i in range(90)]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -63,6 +63,7 @@ def test_many_equal_rows_are_one_group_and_are_said_to_be_crowded(monkeypatch):
     assert set(groups_of(pairs, 500)) == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "at_least"), [("hnsw", 0.9), ("ivf", 0.6), ("sq8", 0.95)])
 def test_the_recall_of_an_index_is_that_of_its_pairs(kind, at_least):
     vectors = clustered(3000, 24, clusters=300)
@@ -141,6 +142,7 @@ def test_too_many_pairs_are_refused_with_a_threshold_that_works(invoke, tiny_ber
     assert 50 <= results["pairs"] <= 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", ".parquet", ".txt"])
 def test_equal_texts_are_apart_and_the_rows_that_are_left_are_written(invoke, tiny_bert, tmp_path, suffix):
     texts = ["the cat sat", "a red fish swam", "the cat sat", 'blue river, "old" tree', "the cat sat"]

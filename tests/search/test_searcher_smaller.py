@@ -76,6 +76,7 @@ def test_smaller_vectors_are_searched_as_what_they_are(search, tiny_bert, name, 
     check(found, expected(tiny_bert, documents, lambda vectors: vectors[:, width]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", ["full", "full.parquet", "a.npy"])
 def test_rescored_hits_have_the_scores_of_the_full_vectors(search, invoke, source, tiny_bert, tmp_path, full):
     invoke("encode", source, "-o", tmp_path / full, "-m", tiny_bert, check=0)

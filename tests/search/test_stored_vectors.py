@@ -81,6 +81,7 @@ def wanted(hits, tmp_path):
     return hits(path)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_column_of_fixed_size_is_taken_and_said(kind, vectors, tmp_path, hits, wanted):
     write, name = WRITERS[kind]
@@ -116,6 +117,7 @@ def test_json_lines_by_name(vectors, tmp_path, hits, wanted):
     assert "line 10" in hits(path, "--vector-field", "vector", check=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
 def test_index_takes_such_a_table_as_it_is(kind, vectors, tmp_path, invoke, hits, wanted):
     write, name = WRITERS[kind]

@@ -33,6 +33,7 @@ def encoded(corpus, invoke, tiny_bert):
     return encode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_of_vectors_gives_the_hits_of_its_texts(invoke, corpus, encoded, tiny_bert, name):
     from_texts = hits(invoke("retrieve", "--corpus", corpus, *OPTIONS, "-m", tiny_bert, check=0))
@@ -46,6 +47,7 @@ def test_the_vectors_of_the_file_are_searched_and_not_new_ones(invoke, corpus, e
     assert first[0][0][1:3] == ("d5", 1.0), "the vector of the first row stands in the last one now"
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("name", ["corpus.parquet", "corpus.safetensors", "directory"])
 @pytest.mark.parametrize("loading", [(), ("--pooling", "cls", "--max-length", 12)])
@@ -184,6 +186,7 @@ def test_what_is_no_text_is_called_by_its_name(invoke, tmp_path, tiny_bert, name
     assert f"{tmp_path / name} {words}" in failed.stderr
 
 
+@pytest.mark.slow
 def test_analyses_read_every_kind_of_file(invoke, corpus, encoded, tiny_bert, tmp_path):
     corpus.write_text("".join(json.dumps({"text": f"the {a} {b}"}) + "\n" for a in "abcde" for b in "xyz"))
     paths = [encoded(f"v.{kind}") for kind in ("npy", "parquet", "safetensors")]
@@ -192,6 +195,7 @@ def test_analyses_read_every_kind_of_file(invoke, corpus, encoded, tiny_bert, tm
     assert all(other == first for other in others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["uint8", "int8", "uint16", "int64"])
 def test_lists_of_whole_numbers_are_numbers(invoke, tmp_path, kind):
     generator = np.random.default_rng(0)

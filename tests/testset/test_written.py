@@ -64,6 +64,7 @@ def queries_of(folder):
     return [json.loads(line)["text"] for line in (folder / "queries.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_model_behind_an_address_writes_and_its_answers_make_the_set_again(
     corpus, host, tmp_path, invoke, monkeypatch
 ):
@@ -92,6 +93,7 @@ def test_a_model_behind_an_address_writes_and_its_answers_make_the_set_again(
     assert (tmp_path / "again" / "queries.jsonl").read_bytes() == (tmp_path / "set" / "queries.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", ['"{}"\n', "\u201c{}\u201d", "<think>\nWhat is it?\n</think>\n\n{}", "Here are two:\n\n1. {}\n2. no other"]
 )
@@ -142,6 +144,7 @@ def test_an_answer_that_is_none_is_said_and_what_is_done_is_kept(status, body, p
     assert len(host.requests) - before == 9
 
 
+@pytest.mark.slow
 def test_a_busy_host_is_asked_again(corpus, host, tmp_path, invoke, monkeypatch):
     monkeypatch.setattr("sentcli.io.served.WAITS", (0.01, 0.01, 0.01))
     before = set()
@@ -158,6 +161,7 @@ def test_a_busy_host_is_asked_again(corpus, host, tmp_path, invoke, monkeypatch)
     assert len(queries_of(tmp_path / "set")) == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "code"),
     [

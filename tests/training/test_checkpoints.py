@@ -171,6 +171,7 @@ def test_killed_before_the_first_step(rest, invoke, tiny_bert, text, tmp_path, m
     invoke(*call, "--resume", check=0)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_run_again(invoke, tiny_bert, text, tmp_path):
     call = arguments(tiny_bert, text, tmp_path / "m", "--json", tmp_path / "r.json")
     invoke(*call, "--resume", check=0)  # nothing there yet: it simply starts
@@ -182,6 +183,7 @@ def test_a_finished_run_is_not_run_again(invoke, tiny_bert, text, tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["results"] == first
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -206,6 +208,7 @@ def test_another_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path, monk
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir() if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_other_data_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path, monkeypatch):
     call = arguments(tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, 6, *call)
@@ -232,6 +235,7 @@ def test_going_on_says_from_where_and_what_changes_the_bytes(invoke, tiny_bert, 
     assert re.search(r"torch .*'1\.0'.*threads .*-1", said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"{", b"3", b"\xff"])
 def test_a_damaged_run_json_is_said(invoke, tiny_bert, text, tmp_path, monkeypatch, content):
     call = arguments(tiny_bert, text, tmp_path / "m")
@@ -338,6 +342,7 @@ def test_a_full_disk_at_a_checkpoint(invoke, tiny_bert, text, tmp_path, monkeypa
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_one_run_a_folder(invoke, tiny_bert, text, tmp_path):
     (tmp_path / "m").mkdir()
     with FileLock(tmp_path / "m" / ".lock"):
@@ -348,6 +353,7 @@ def test_one_run_a_folder(invoke, tiny_bert, text, tmp_path):
     assert not (tmp_path / "m" / ".lock").exists()
 
 
+@pytest.mark.slow
 def test_no_checkpoints_if_none_are_wanted(invoke, tiny_bert, text, tmp_path, monkeypatch):
     call = arguments(tiny_bert, text, tmp_path / "m", "--save-every", 0)
     interrupted(monkeypatch, invoke, 9, *call)

@@ -35,6 +35,7 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("mlm",), ("infocse", "--stage", "pretrain", "--set", "skip_from=1")])
 def test_perplexity_is_logged_and_training_stays_the_same(invoke, tiny_bert, text, held_out, tmp_path, options):
     method, *more = options
@@ -90,6 +91,7 @@ def test_it_is_transformers_loss(tiny_bert, text, held_out, tmp_path):
     assert all(torch.equal(a[1], b[1]) for a, b in zip(measure.batches, again.batches, strict=True))
 
 
+@pytest.mark.slow
 def test_both_kinds_of_evaluation(invoke, tiny_bert, text, held_out, dev, tmp_path):
     """The dev set says which weights are kept; the perplexity in the results is of those."""
     train(

@@ -206,6 +206,7 @@ def test_the_last_layer_at_the_first_token_alone(tmp_path, sentences, kind, monk
         torch.testing.assert_close(found[0][1][name], value, rtol=1e-8, atol=1e-10, msg=name)
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_encoder_has_a_last_layer_of_its_own(tiny_bert, sentences):
     """What takes an encoder apart or copies it sees all tokens; threads do not disturb each other."""
     import copy

@@ -75,6 +75,7 @@ def trained(tmp_path_factory):
     return {case: (found[1][case], found[2][case]) for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_two_ranks_equal_one_of_twice_the_batch(trained, case):
     """Losses, gradients, weights, the queue and running statistics, in float64."""

@@ -18,6 +18,7 @@ def static(train, name, *options, **more):  # noqa: F811
     return train("static", "--teacher", name, *options, model=None, **more)
 
 
+@pytest.mark.slow
 def test_the_folder_opens_in_three_packages(train, teacher, tmp_path):  # noqa: F811
     from sentence_transformers import SentenceTransformer
 
@@ -35,6 +36,7 @@ def test_the_folder_opens_in_three_packages(train, teacher, tmp_path):  # noqa: 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["roberta", "word-level", "unigram"])
 def test_other_tokenizers(train, tmp_path, kind):  # noqa: F811
     from sentence_transformers import SentenceTransformer

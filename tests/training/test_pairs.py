@@ -89,6 +89,7 @@ def test_a_step_on_graded_pairs_has_the_peers_loss(invoke, still, tmp_path, meth
     assert lines(tmp_path / "m")[0]["loss"] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_step_on_binary_pairs_has_the_peers_loss(invoke, still, tmp_path):
     rows = [
         (f"the {n}", f"a {m} sat", i % 2) for i, (n, m) in enumerate(zip(NOUNS, NOUNS[3:] + NOUNS[:3], strict=True))
@@ -125,6 +126,7 @@ def test_gradient_caching_leaves_the_weights_as_they_are(invoke, still, triplets
     np.testing.assert_allclose(whole, parts, atol=VECTORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["simcse", "informin-cl", "infocse", "whitenedcse", "mirror-bert", "ct"])
 def test_every_contrastive_method_takes_pairs(invoke, tiny_bert, pairs, tmp_path, method):
     options = ("--pair-fields", "question,answer", "--batch-size", 6, "--max-steps", 2)
@@ -163,6 +165,7 @@ def test_methods_that_cannot_learn_from_triplets_say_so(invoke, tiny_bert, tripl
     assert re.search(message, said(train(invoke, triplets, tiny_bert, tmp_path / "m", method=method, check=2)))
 
 
+@pytest.mark.slow
 def test_the_recipe_of_supervised_simcse_takes_its_triplets(invoke, tiny_bert, tmp_path):
     rows = [(f"the {n}", f"a {n} sat", f"the {NOUNS[i - 3]} is red") for i, n in enumerate(NOUNS)]
     data = table(tmp_path / "nli_for_simcse.csv", ("sent0", "sent1", "hard_neg"), rows)
@@ -193,6 +196,7 @@ def test_each_side_is_trained_with_its_prompt(invoke, still, pairs, tmp_path):
     assert lines(tmp_path / "prompted")[0]["loss"] == pytest.approx(lines(tmp_path / "written")[0]["loss"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_pairs_are_trained_at_the_models_own_length(invoke, tiny_bert, pairs, tmp_path):
     own = SentenceEncoder.load(tiny_bert).spec.max_length or 40
     options = ("--pair-fields", "question,answer", "--batch-size", 6, "--max-steps", 1)
@@ -202,6 +206,7 @@ def test_pairs_are_trained_at_the_models_own_length(invoke, tiny_bert, pairs, tm
     assert json.loads((tmp_path / "n" / "sentcli.json").read_text())["settings"]["max_length"] == 16
 
 
+@pytest.mark.slow
 def test_columns_of_scored_pairs_are_named_for_both_stages(invoke, tiny_bert, tmp_path):
     rows = [(f"the {n}", f"a {NOUNS[i - 3]} sat", i % 5) for i, n in enumerate(NOUNS)]
     data = table(tmp_path / "scored.csv", ("x", "y", "z"), rows)
@@ -235,6 +240,7 @@ def test_crops_are_spans_of_the_document():
     assert all(text == "one" for first, second in drawn for text in (first[1], second[1]))
 
 
+@pytest.mark.slow
 def test_crops_train(invoke, tiny_bert, tmp_path):
     text = tmp_path / "documents.txt"
     text.write_text("".join(f"the {n} sat on the {m} and a {n} is red\n" for n in NOUNS for m in NOUNS[:3]))
@@ -415,6 +421,7 @@ def test_a_column_of_scored_pairs_may_be_read_as_text(invoke, tiny_bert, tables,
     assert "12 sentences" in said(train(invoke, tables["scored"], tiny_bert, tmp_path / "m", *options))
 
 
+@pytest.mark.slow
 def test_words_for_yes_and_no_train_and_what_was_taken_is_said(invoke, still, tables, tmp_path):
     options = ("--batch-size", 12, "--max-steps", 1, "--pooling", "cls")
     result = train(invoke, tables["binary"], still, tmp_path / "m", *options, method="online-contrastive")
@@ -439,6 +446,7 @@ def test_labels_are_said_to_be_unused_and_supcon_uses_them(invoke, tiny_bert, ta
     assert re.search(r"one\.csv: .*'x'", said(refused))
 
 
+@pytest.mark.slow
 def test_supcon_brings_classes_together(invoke, still, tmp_path):
     rows = [(f"the {n} {'sat' if i % 2 else 'is red'}", "ab"[i % 2]) for i, n in enumerate(NOUNS)]
     data = table(tmp_path / "classes.csv", ("text", "label"), rows)

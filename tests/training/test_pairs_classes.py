@@ -62,6 +62,7 @@ def test_it_learns_the_classes_of_pairs(invoke, tiny_bert, table, tmp_path):
     assert not (tmp_path / "m" / "training_head").exists()
 
 
+@pytest.mark.slow
 def test_columns_by_name(invoke, tiny_bert, table, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(table.read_text().replace("premise,hypothesis,label", "a,b,judgement"))

@@ -45,6 +45,7 @@ def test_a_finished_encoder_keeps_its_pooling_and_the_other_is_scored_once(invok
     assert lines[0] == {"step": 0, "dev_spearman": starts[0], "best": True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "asked", "of_finished", "of_raw", "others"),
     [
@@ -74,6 +75,7 @@ def test_the_list_of_known_models_says_which_are_finished(name, taken):
     assert choose_pooling(get_method("simcse"), name).name == taken
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_keeps_what_it_began_with(invoke, finished, text, tmp_path, monkeypatch):
     begun = arguments(finished, text, tmp_path / "m", "--pooling", "cls")
     interrupted(monkeypatch, invoke, 1, *begun)
@@ -99,6 +101,7 @@ def test_a_recipe_and_the_command_line_win_over_auto(invoke, finished, text, tmp
     assert run("sweep-option", "--sweep", sweep, "--pooling", "cls") == "cls"
 
 
+@pytest.mark.slow
 def test_the_name_of_a_dev_set_may_be_anything(invoke, finished, text, tmp_path):
     rows = "".join(f"the cat {n} sat,a dog {n % 3} ran,{n % 5}\n" for n in range(30))
     sets = [tmp_path / f"{name}.csv" for name in ("first", "faq_with_prices")]
@@ -108,6 +111,7 @@ def test_the_name_of_a_dev_set_may_be_anything(invoke, finished, text, tmp_path)
     assert done.stderr.count("the start has") == 1
 
 
+@pytest.mark.slow
 def test_a_fitted_method_says_what_the_start_has_with_the_other_pooling(invoke, finished, text, dev, tmp_path):
     call = ["train", "--method", "whitening", "-m", finished, "--data", text, "-o", tmp_path / "m", "--eval-data", dev]
     done = invoke(*call, "--json", tmp_path / "r.json", check=0)

@@ -53,6 +53,7 @@ def without_newer(values, kept):
     return {key: without_newer(value, kept[key]) for key, value in values.items() if key in kept}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", sorted(path.stem for path in STUDY.glob("*.jsonl")))
 def test_kept_lines_count_as_finished(step):
     read = sweep_file.read_sweep(STUDY / f"{step}.toml")

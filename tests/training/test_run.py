@@ -76,6 +76,7 @@ def test_a_run_writes_a_model_that_opens_everywhere(invoke, tiny_bert, text, dev
     assert not list(out.glob("best*")) and not list(out.glob(".*partial"))
 
 
+@pytest.mark.slow
 def test_the_training_head_never_encodes_unasked(invoke, tiny_bert, text, tmp_path, sentences):
     train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 2)
     plain = SentenceEncoder.load(tmp_path / "m").encode(sentences)
@@ -123,6 +124,7 @@ def test_same_seed_same_bytes(invoke, tiny_bert, text, tmp_path):
     assert digests["a"] == digests["b"] != digests["c"]
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss(invoke, tiny_bert, text, tmp_path):
     train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 120, "--learning-rate", 3e-3)
     losses = [line["loss"] for line in lines(tmp_path / "m")]
@@ -219,6 +221,7 @@ def test_a_loss_that_is_not_a_number_stops(invoke, tmp_path, text):
     assert not (tmp_path / "m" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_no_model(tiny_bert, text, tmp_path):
     arguments = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--max-steps", 10**6, "--batch-size", 16]  # fmt: skip  # noqa: E501
     process = subprocess.Popen(

@@ -181,6 +181,7 @@ def test_a_folder_of_pairs_is_scored_by_topic(topics, tiny_bert, invoke):
     assert found["average_pearson"] == round(float(np.mean(pearson)), 2)
 
 
+@pytest.mark.slow
 def test_seeds_reach_the_first_stage(topics, tiny_bert, tmp_path, invoke):
     call = ["train", "--method", "sts-regression", "--after", "simcse", "-m", tiny_bert, "--data", topics]
     budget = ["--max-steps", 1, "--set", "before.max_steps=2", "--set", "before.batch_size=4", "--batch-size", 4]
@@ -254,6 +255,7 @@ def test_a_sweep_goes_on_where_a_first_stage_fails(topics, tiny_bert, tmp_path, 
     assert [name for name in folders if not name.endswith("-simcse")] == ["after=simcse,before.learning_rate=1e-05"]
 
 
+@pytest.mark.slow
 def test_points_with_and_without_something_held_out(topics, tiny_bert, tmp_path, invoke):
     (tmp_path / "sweep.toml").write_text(
         "[[grid]]\nhold_out = ['ArgPairs_DP', 'ArgPairs_GC']\nbatch_size = [4, 5]\n[[grid]]\nbatch_size = 6\n"

@@ -260,6 +260,7 @@ def test_subsets_are_nested_and_drawn_by_their_seed(tmp_path):
     assert sum(entry["sentences"] for entry in files) == 1000 and 450 < files[0]["sentences"] < 550
 
 
+@pytest.mark.slow
 def test_low_shot_with_a_constant_number_of_steps(invoke, tiny_bert, text, tmp_path):
     invoke(
         "train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--batch-size", 8,
@@ -290,6 +291,7 @@ def test_the_seed_of_the_training_draws_the_sentences(invoke, tiny_bert, text, t
     assert records(tmp_path / "n" / "results.jsonl")[0]["digest"] == lines[0]["digest"]
 
 
+@pytest.mark.slow
 def test_a_recipe_draws_its_sentences_by_the_seed_of_the_training(invoke, tiny_bert, text, tmp_path):
     recipe = tmp_path / "small.toml"
     recipe.write_text(f'method = "simcse"\nmodel = "{tiny_bert}"\nlimit = 20\nsubset_seed = "seed"\n')

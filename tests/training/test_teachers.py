@@ -96,6 +96,7 @@ def tiny_other(folder):
     return save_backbone(folder / "other", seed=5)
 
 
+@pytest.mark.slow
 def test_a_teacher_is_encoded_once(train, teacher, text, tmp_path, monkeypatch):
     """The vectors of a text are kept, so that a second run encodes nothing."""
     train("distill", "--teacher", teacher, output="first")
@@ -130,6 +131,7 @@ def test_a_run_with_a_teacher_resumes_to_the_same_bytes(train, invoke, tiny_bert
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_cached_gradient_is_that_of_the_whole_batch(train, teacher, tmp_path):
     for size in (0, 4):
         train("distill", "--teacher", teacher, "--set", f"mini_batch_size={size}", output=str(size))
@@ -146,6 +148,7 @@ def test_half_precision(train, teacher, tmp_path, precision):
     assert terms(tmp_path / "m")[-1]["vectors"] < terms(tmp_path / "m")[0]["vectors"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_writes_nothing(train, teacher, tmp_path):
     train("distill", "--teacher", teacher, "--dry-run")
     assert not (tmp_path / "m").exists()
@@ -174,6 +177,7 @@ def test_further_terms_with_a_teacher(train, teacher, tmp_path):
         assert np.isfinite([line["vectors"] for line in terms(tmp_path / method)]).all()
 
 
+@pytest.mark.slow
 def test_two_teachers_rank(train, teacher, tmp_path):
     other = save_backbone(tmp_path / "third", seed=2)
     train("rankcse", "--teacher", teacher, "--teacher", other)

@@ -62,6 +62,7 @@ def test_training_logs_the_geometry_that_analyze_measures(trained, downstream, i
     assert found["uniformity"] == pytest.approx(best["uniformity"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_log_geometry_does_not_change_the_weights(trained, tiny_bert, downstream, invoke, tmp_path):
     call = [
         "train",

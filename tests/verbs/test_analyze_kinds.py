@@ -42,6 +42,7 @@ def test_kinds_are_named_as_they_are_found(kind):
 TEXTS = [f"the {a} {b} the {c}" for a in ("cat", "dog", "man") for b in ("sees", "eats") for c in ("tree", "fish")]
 
 
+@pytest.mark.slow
 def test_a_map_as_a_frame_has_every_row(tiny_bert, tmp_path):
     import pandas as pd
 

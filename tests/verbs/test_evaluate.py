@@ -101,6 +101,7 @@ def test_several_models_are_compared_and_one_sentence_says_which_is_best(models,
     assert "cached" not in json.loads(invoke(*call, "--rerun", check=0).stdout)[0]
 
 
+@pytest.mark.slow
 def test_seeds_of_one_system_are_a_group(models, own, invoke, tmp_path):
     named = [part for model in models for part in ("-m", model)]
     call = ["evaluate", own["pairs"], *named, "--group", "ours=seed-*", "--json", tmp_path / "r.json"]
@@ -145,6 +146,7 @@ def test_a_single_trained_run_has_no_p_value_against_seeds(models, own, invoke, 
     assert "one trained run" in page.read_text()
 
 
+@pytest.mark.slow
 def test_report_shows_every_kind_as_evaluate_does(models, own, invoke, tmp_path):
     pages = [tmp_path / "one.md", tmp_path / "two.md"]
     call = ["evaluate", *own.values(), "-m", models[0], "-m", models[2], "--json", tmp_path / "r.json"]
@@ -184,6 +186,7 @@ def test_samples_go_to_a_file_of_their_own_on_request(models, own, invoke, tmp_p
     assert list(np.load(draws)["task"]) == ["t.tsv"]
 
 
+@pytest.mark.slow
 def test_columns_are_named_wherever_pairs_are_read(models, invoke, tmp_path):
     rows = [(TEXTS[i], TEXTS[(3 * i + 40) % 170], i % 5) for i in range(ROWS)]
     file = write(tmp_path / "q.tsv", ["q", "a", "s"], rows)
@@ -240,6 +243,7 @@ def support(tmp_path, name="support.csv", labels=("not", "duplicate"), change=()
 NAMED = ("--pair-fields", "question1,question2,is_duplicate")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), NAMED])
 @pytest.mark.parametrize("labels", [("not", "duplicate"), ("FALSE", "TRUE"), ("no", "yes"), ("0", "1")])
 def test_words_for_labels_are_scored_as_labels(models, invoke, tmp_path, labels, options):
@@ -279,6 +283,7 @@ def test_groups_stay_together_and_the_page_says_how(models, invoke, tmp_path):
     assert "--group-by author" in (tmp_path / "t.md").read_text().replace("\\", "")
 
 
+@pytest.mark.slow
 def test_contradictions_are_counted_also_from_the_cache(models, invoke, tmp_path):
     change = [(1, 0, TEXTS[0]), (1, 1, TEXTS[40])]
     file = support(tmp_path, labels=("0", "1"), change=change)

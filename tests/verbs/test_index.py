@@ -43,6 +43,7 @@ def ids(report):
     return [[hit["id"] for hit in answer["hits"]] for answer in report["results"]]
 
 
+@pytest.mark.slow
 def test_vectors_that_a_search_has_made_are_not_made_again(invoke, rows, tmp_path, tiny_bert, monkeypatch):
     from sentcli import SentenceEncoder
 
@@ -67,6 +68,7 @@ def test_vectors_that_a_search_has_made_are_not_made_again(invoke, rows, tmp_pat
     assert encoded == ["a new text of this test"], "an index keeps its vectors in its directory alone"
 
 
+@pytest.mark.slow
 def test_text_becomes_an_index_that_is_searched(invoke, rows, tmp_path, tiny_bert):
     arguments = ("index", rows, "-o", tmp_path / "i", "-m", tiny_bert, "--type", "hnsw")
     done = invoke(*arguments, "--json", tmp_path / "index.json", check=0)
@@ -112,6 +114,7 @@ def test_rows_are_appended_and_found(invoke, folder, tmp_path, tiny_bert):
     assert ids(search(invoke, folder, *query, model=tiny_bert)) == [["d128"]]
 
 
+@pytest.mark.slow
 def test_the_same_command_again_changes_nothing(invoke, folder, rows, tmp_path, tiny_bert):
     before = sorted((path.name, path.stat().st_size) for path in folder.rglob("*") if path.suffix != ".json")
     done = invoke("index", rows, "-o", folder, "-m", tiny_bert, "--type", "hnsw", check=0)
@@ -163,6 +166,7 @@ def test_words_are_searched_without_a_model(invoke, folder):
     assert json.loads(done.stdout)["results"][0]["hits"][:3] == found["results"][0]["hits"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["rrf", "weighted"])
 def test_both_ways_are_fused(invoke, folder, rows, tiny_bert, way):
     options = ("--query", "cats on a river", "--search", way, "--top-k", 8, "--index", "flat")
@@ -224,6 +228,7 @@ def test_queries_come_from_a_file_or_from_stdin(invoke, folder, tmp_path, tiny_b
     assert "exists; use --overwrite" in failed.stderr
 
 
+@pytest.mark.slow
 def test_more_hits_than_rows_are_all_rows(invoke, folder, tiny_bert):
     for index in ("flat", "hnsw"):
         found = search(invoke, folder, "--query", "cat", "--top-k", 500, "--index", index, model=tiny_bert)
@@ -283,6 +288,7 @@ def test_wrong_usage_is_told_and_leaves_nothing(
     assert [path.name for path in (folder / "indexes").iterdir()] == ["hnsw"]
 
 
+@pytest.mark.slow
 def test_another_corpus_replaces_the_first(invoke, folder, tmp_path, tiny_bert):
     new = write_rows(tmp_path / "other.jsonl", [text.replace("cat", "man") for text in TEXTS[:64]], first=500)
     arguments = ("index", new, "-o", folder, "-m", tiny_bert, "--type", "hnsw")
@@ -322,6 +328,7 @@ def test_columns_of_any_kind_become_json(invoke, tmp_path, tiny_bert):
     assert hit["columns"] == {"day": "2020-02-03", "x": None, "l": [1.5, None]}
 
 
+@pytest.mark.slow
 def test_flat_does_not_stand_in_the_way(invoke, folder, tiny_bert):
     invoke("index", folder, "--type", "flat", check=0)
     assert search(invoke, folder, "--query", "x", model=tiny_bert)["protocol"]["index"]["kind"] == "hnsw"

@@ -77,6 +77,7 @@ def mine(invoke, tiny_bert, tmp_path):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["dense", "bm25", "rrf"])
 def test_a_set_gives_rows_of_each_query_and_positive(mine, folder, documents, tiny_bert, way):
     rows, result = mine(folder, *WIDE, "--search", way)

@@ -14,6 +14,7 @@ from tests.pages.conftest import make
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+@pytest.mark.slow
 def test_writes_all_formats(invoke, write, tmp_path):
     targets = [tmp_path / "new" / name for name in ("a.html", "b.md", "c.TEX")]
     options = [part for target in targets for part in ("-o", target)]
@@ -113,6 +114,7 @@ def pairs(tmp_path):
     return tmp_path / "own.tsv"
 
 
+@pytest.mark.slow
 def test_sts_eval_writes_pages(invoke, pairs, tiny_bert, tiny_roberta, tmp_path):
     """The same as `report` makes of the JSON, but for the name of the file."""
     out, again, json = tmp_path / "a.html", tmp_path / "again.html", tmp_path / "a.json"

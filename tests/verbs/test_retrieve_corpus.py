@@ -62,6 +62,7 @@ def test_a_directory_gives_the_hits_of_its_file(invoke, corpus, folder, tiny_ber
     assert [[hit[0] for hit in answer] for answer in from_file] == [[1, 2, 3]] * 2
 
 
+@pytest.mark.slow
 def test_several_ways_stand_side_by_side(invoke, corpus, folder, tiny_bert):
     options = ("--query", "the cat", "--query", "red fish", "--top-k", 3, "-m", tiny_bert)
     ways = ["dense", "bm25", "rrf"]
@@ -117,6 +118,7 @@ def test_a_file_under_a_condition_encodes_only_the_rows_that_meet_it(invoke, tmp
     assert all(scores[hit[1]] == hit[2] for hit in found[0])
 
 
+@pytest.mark.slow
 def test_at_a_terminal_queries_are_asked_for(folder, tiny_bert):
     import pty
 
@@ -148,6 +150,7 @@ def test_a_query_that_is_a_document_finds_it_first(invoke, corpus, tiny_bert):
     assert len(hits(done)[0]) == 5, "fewer documents than the ten asked for: all of them"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [["--pooling", "cls"], ["--max-length", "10"], "another model"])
 def test_a_directory_of_another_model_is_refused(invoke, folder, tiny_bert, tiny_roberta, change):
     model = tiny_roberta if change == "another model" else tiny_bert
@@ -164,6 +167,7 @@ def test_an_unfinished_directory_is_refused(invoke, folder, tiny_bert):
     assert re.search(f"{folder} .*4 .*5 .*--resume", failed.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "rows-00001.parquet"])
 @pytest.mark.parametrize("damage", ["cut", "missing"])
 def test_a_damaged_shard_is_named(invoke, folder, tiny_bert, name, damage):

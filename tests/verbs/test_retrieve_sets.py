@@ -58,6 +58,7 @@ def retrieve(invoke):
 # One set
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kept"), [("tiny", True), ("arguana", False), ("Quora", False)])
 @pytest.mark.parametrize("way", ["dense", "bm25", "rrf"])
 def test_a_querys_own_document_counts_except_where_queries_are_documents(
@@ -102,6 +103,7 @@ def test_the_table_goes_to_standard_output(make_set, invoke, tiny_bert):
     assert re.search("tiny: 1 .*test", done.stderr)
 
 
+@pytest.mark.slow
 def test_a_dense_search_is_the_inner_product_of_unit_vectors(make_random, retrieve, tiny_bert, tmp_path):
     from sentcli import SentenceEncoder
 
@@ -260,6 +262,7 @@ def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
 # What is kept
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_roberta, monkeypatch):
     from sentcli.evaluation import evaluated
     from sentcli.model.encoding import LoadedModel
@@ -297,6 +300,7 @@ def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_rob
     assert "cached" not in retrieve(*call), "other judgements"
 
 
+@pytest.mark.slow
 def test_a_corpus_is_encoded_block_by_block(make_random, retrieve, tiny_bert, monkeypatch):
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.search import searcher
