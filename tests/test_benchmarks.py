@@ -38,7 +38,7 @@ def test_what_a_script_imports_is_there(script):
             importlib.import_module(f"{module}.{name}")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("part", "rows", "cell"),
     [

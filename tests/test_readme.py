@@ -123,7 +123,7 @@ def test_the_first_steps_are_listed_in_order():
     assert sorted((ROOT / "docs" / "start").iterdir()) == sorted(FIRST_STEPS)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_first_steps_run_in_order(minilm, tmp_path, invoke, monkeypatch):
     """As they are written, with fewer steps and on a few rows of their text and pairs, without a network."""
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import event, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
@@ -203,6 +203,8 @@ def ids_here(documents, condition):
 def test_conditions_give_the_rows_that_duckdb_gives_on_the_same_file(writer, drawn):
     kinds, rows = drawn.draw(tables())
     table = in_arrow(kinds, rows)
+    if writer == "openpyxl.xlsx":  # spreadsheets have no earlier days, of which openpyxl makes negative numbers
+        assume(all(value.year >= 1900 for row in rows for value in row.values() if isinstance(value, datetime.date)))
     asked = [drawn.draw(conditions(kinds)) for _ in range(3)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"t.{writer.partition('.')[2]}"

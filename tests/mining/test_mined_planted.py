@@ -15,7 +15,7 @@ def model(minilm):
     return EvaluatedModel(minilm)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("ranks", [pytest.param("1-50", marks=pytest.mark.deep), DEFAULTS.ranks])
 def test_copies_of_positives_do_not_pass(data, model, ranks):
     planted = copies(data, queries=40, others=300)
@@ -24,7 +24,7 @@ def test_copies_of_positives_do_not_pass(data, model, ranks):
     assert found.passed <= MOST * min(planted.count, found.negatives)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("halves", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_paraphrases_do_not_pass(data, model, halves):
     planted = paraphrases(data, halves=halves, count=1500)

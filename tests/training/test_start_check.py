@@ -43,7 +43,7 @@ def test_what_does_not_go_with_it_is_refused(invoke, tmp_path, tiny_bert, senten
     assert checked(invoke, tmp_path, tiny_bert, text, dev, *options) == (2, {})
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("model", "code"), [("sentcli-bert-mini", 3), pytest.param("minilm", 0, marks=pytest.mark.deep)]
 )
