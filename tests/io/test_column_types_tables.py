@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import assume, event, given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
@@ -197,14 +197,23 @@ def ids_here(documents, condition):
     return [documents.rows[number].id for number in mask.nonzero()[0]]
 
 
+def without_early_days(rows):
+    """Return rows without days before 1900: a spreadsheet has none, and openpyxl makes negative numbers of them."""
+    kept = []
+    for row in rows:
+        is_early = {name: isinstance(value, datetime.date) and value.year < 1900 for name, value in row.items()}
+        kept.append({name: None if is_early[name] else value for name, value in row.items()})
+    return kept
+
+
 @pytest.mark.parametrize("writer", [pytest.param(name, marks=SLOW.get(name, ())) for name in WRITERS])
 @examples(40)
 @given(drawn=st.data())
 def test_conditions_give_the_rows_that_duckdb_gives_on_the_same_file(writer, drawn):
     kinds, rows = drawn.draw(tables())
+    if writer == "openpyxl.xlsx":
+        rows = without_early_days(rows)
     table = in_arrow(kinds, rows)
-    if writer == "openpyxl.xlsx":  # spreadsheets have no earlier days, of which openpyxl makes negative numbers
-        assume(all(value.year >= 1900 for row in rows for value in row.values() if isinstance(value, datetime.date)))
     asked = [drawn.draw(conditions(kinds)) for _ in range(3)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"t.{writer.partition('.')[2]}"
