@@ -36,7 +36,7 @@ from sentcli.io.pages import (
     page_layout,
     plain_words,
 )  # fmt: skip
-from sentcli.model.cutting import SENTENCE, Cutter, Span, _Headers, _Lines, _Places
+from sentcli.model.cutting import SENTENCE, Cutter, Span, _Headers, _Places, _RowBlocks
 from sentcli.model.passages import BETWEEN_HEADINGS, Context, context_of
 from sentcli.search.options import SearchOptions
 from sentcli.search.searcher import build
@@ -69,7 +69,7 @@ def as_before(cutter: Cutter, text: str) -> list[Span]:
         return [Span(0, len(text))]
     starts = np.array([heading.start for heading in headings(text)], np.int64)
     headers = _Headers((), ())
-    places = _Places(text, tokens, _Lines(()), headers, cutter.tokens, cutter.overlap)
+    places = _Places(text, tokens, _RowBlocks(()), headers, cutter.tokens, cutter.overlap)
     places.kinds.insert(0, places._numbers(starts))
     spans = []
     for span in places.spans(Section(0, len(text), 0, LOWEST), 0, len(tokens)):

@@ -64,7 +64,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowBlock:
     """A table or a block of code, whose lines stay whole and together with what introduces or closes them."""
 
     start: int
@@ -72,12 +72,8 @@ class Rows:
     first: int
     """The character at which the first row of the table or line of the code begins, behind blanks."""
     last: int
-    """That of the last one."""
+    """The character at which the last row or line begins, behind blanks."""
     is_table: bool
-
-    def may_be_cut_at(self, character: int) -> bool:
-        """Tell whether a row begins at the beginning of a line and has rows above it."""
-        return self.first < character <= self.last
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ class PageLayout:
 
     sections: Sequence[Section] = ()
     """Its parts, in order; every character is in one of them."""
-    rows: Sequence[Rows] = ()
+    rows: Sequence[RowBlock] = ()
     """Its tables and blocks of code, in order."""
 
     def cut_at(self) -> str:
@@ -221,7 +217,7 @@ def headings_among(tokens: Sequence[Any], text: str) -> list[Heading]:
     return found
 
 
-def _rows_among(tokens: Sequence[Any], text: str) -> list[Rows]:
+def _rows_among(tokens: Sequence[Any], text: str) -> list[RowBlock]:
     """Return the tables and the blocks of code of a Markdown text, given its tokens."""
     lines = _line_starts(text)
 
@@ -229,7 +225,7 @@ def _rows_among(tokens: Sequence[Any], text: str) -> list[Rows]:
         content = text[lines[line] : lines[line + 1]]
         return lines[line] + len(content) - len(content.lstrip())
 
-    found: list[Rows] = []
+    found: list[RowBlock] = []
     for token in tokens:
         if token.type not in ("table_open", "fence", "code_block"):
             continue
@@ -243,7 +239,7 @@ def _rows_among(tokens: Sequence[Any], text: str) -> list[Rows]:
                 behind -= 1
         if first < behind:
             is_table = token.type == "table_open"
-            found.append(Rows(start, end, behind_blanks(first), behind_blanks(behind - 1), is_table))
+            found.append(RowBlock(start, end, behind_blanks(first), behind_blanks(behind - 1), is_table))
     return found
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.io.pages import LOWEST, Heading, PageLayout, Rows, Section
+from sentcli.io.pages import LOWEST, Heading, PageLayout, RowBlock, Section
 from sentcli.model.tokenizing import TextTokenizer, without_surrogates
 
 Integers = npt.NDArray[np.int64]
@@ -98,7 +98,7 @@ class Cutter:
             first, behind = np.searchsorted(starts, (start, end))
             return bool(behind - first <= most) and self.length(text[start:end]) <= most
 
-        lines = _Lines(page.rows)
+        lines = _RowBlocks(page.rows)
         headers = _Headers(page.rows, [self._header_tokens(rows, text, most) for rows in page.rows])
         places = _Places(text, starts, lines, headers, most, self.overlap)
         spans: list[Span] = []
@@ -125,7 +125,7 @@ class Cutter:
                 found.append(offsets[~is_special, 0] + begin)
         return np.sort(np.concatenate(found))  # a tokenizer that cuts on the left gives the last piece first
 
-    def _header_tokens(self, rows: Rows, text: str, most: int) -> int:
+    def _header_tokens(self, rows: RowBlock, text: str, most: int) -> int:
         """Return the tokens of the header row of a table; 0 if it has none, or one that leaves too little for rows."""
         if not rows.is_table:
             return 0
@@ -148,10 +148,10 @@ class Cutter:
         yield from self._fitting(text, Span(middle, span.end, header=header), most, body, headers)
 
 
-class _Lines:
+class _RowBlocks:
     """Tables and blocks of code, inside of which only the beginnings of their lines are places to cut."""
 
-    def __init__(self, rows: Sequence[Rows]) -> None:
+    def __init__(self, rows: Sequence[RowBlock]) -> None:
         bounds = np.array([(part.start, part.first, part.last, part.end) for part in rows], np.int64)
         self.starts, self.first, self.last, self.ends = bounds.reshape(-1, 4).T
 
@@ -168,7 +168,7 @@ class _Lines:
 class _Headers:
     """The header rows of tables."""
 
-    def __init__(self, rows: Sequence[Rows], tokens: Sequence[int]) -> None:
+    def __init__(self, rows: Sequence[RowBlock], tokens: Sequence[int]) -> None:
         self.rows, self.tokens = rows, tokens
 
     def above(self, character: int) -> tuple[tuple[int, int], int]:
@@ -185,7 +185,9 @@ class _Headers:
 class _Places:
     """Where passages may end, as numbers of tokens, the best kind of place first."""
 
-    def __init__(self, text: str, starts: Integers, lines: _Lines, headers: _Headers, most: int, overlap: int) -> None:
+    def __init__(
+        self, text: str, starts: Integers, lines: _RowBlocks, headers: _Headers, most: int, overlap: int
+    ) -> None:
         self.starts = _behind_blanks(text, starts)
         self.headers, self.most, self.overlap = headers, most, overlap
         _, first_tokens = np.unique(self.starts, return_index=True)  # several tokens may be of one character
