@@ -1,7 +1,8 @@
 """The types of a table's columns, found in all values of each, whatever the format of the file.
 
 A format says what its values are, and what its texts may stand for besides: those of CSV and of front matter for
-numbers, true and false, dates and times, those of JSON for dates and times, those of Parquet for nothing else.
+numbers, true and false, dates and times, those of JSON and of spreadsheets for dates and times, those of Parquet for
+nothing else.
 """
 
 from __future__ import annotations

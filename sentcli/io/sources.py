@@ -69,9 +69,10 @@ ANY_LOOK: frozenset[Look] = frozenset({"number", "bool", "time"})
 TYPED_LOOK: frozenset[Look] = frozenset({"shortest number", "bool", "time"})
 """What people write: 1.10 is then no number, but a version, while programs write prices so."""
 LOOKS: dict[str, frozenset[Look]] = {
-    "csv": ANY_LOOK, "tsv": ANY_LOOK, "page": TYPED_LOOK, "jsonl": frozenset({"time"}),
+    "csv": ANY_LOOK, "tsv": ANY_LOOK, "page": TYPED_LOOK, "jsonl": frozenset({"time"}), "sheet": frozenset({"time"}),
 }  # fmt: skip
-"""What the texts of a format may stand for, since it has no other values for them; those of others are texts."""
+"""What the texts of a format may stand for, since it has no other values for them, as a spreadsheet has none for times
+with a zone; those of others are texts."""
 BOM = b"\xef\xbb\xbf"
 WIDE = {
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
