@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from types import NoneType
@@ -31,6 +31,8 @@ BATCH_VALUES = 16_384
 """How many texts of a column are looked at together."""
 NAMES = {str: "str", bool: "bool", float: "float", list: "list", dict: "dict", NoneType: ""}
 """The types of values of which all are of one kind, with its name."""
+CONVERTED = frozenset({Decimal, date})
+"""The types of values that become others in a column of numbers, or of times: a spreadsheet has midnight as a date."""
 PATTERNS: dict[Look, str] = {
     "number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?$",
     "shortest number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*[1-9])?([eE][-+]?[0-9]+)?$",
@@ -67,7 +69,7 @@ def types() -> dict[str, ColumnType]:
         "float": ColumnType(pa.float64(), number, frozenset({"int", "float"})),
         "bool": ColumnType(pa.bool_(), frozenset({"bool"}), frozenset({"bool"})),
         "date": ColumnType(pa.date32(), time, frozenset({"date"})),
-        "timestamp": ColumnType(pa.timestamp("us"), time, frozenset({"datetime"})),
+        "timestamp": ColumnType(pa.timestamp("us"), time, frozenset({"datetime", "date"})),
         "timestamp-utc": ColumnType(pa.timestamp("us", "UTC"), time, frozenset({"datetime-utc"})),
         TEXT: ColumnType(pa.string(), frozenset(), frozenset()),
     }
@@ -201,7 +203,7 @@ class Column:
                 number = kinds.index(kind)
                 self.firsts[kind] = _placed(values[number], source, lines[number])
         self.counts.update(filter(None, kinds))
-        self.is_converted = self.is_converted or Decimal in set(map(type, values))
+        self.is_converted = self.is_converted or not CONVERTED.isdisjoint(map(type, values))
         if self.given_type not in (None, TEXT):
             given_kinds = types()[self.given_type].kinds
             for number, kind in enumerate(kinds):
@@ -343,16 +345,19 @@ def _converts(name: str, array: Any) -> bool:
 
 
 def cast(values: list[Any], kind: Any) -> list[Any]:
-    """Return the values of a column with texts and decimals as values of an Arrow type; an empty text is None."""
+    """Return the values of a column with texts, decimals and dates as values of an Arrow type; an empty text is None."""
     import pyarrow as pa
 
     texts = [value for value in values if isinstance(value, str) and value]
     converted = iter(pa.array(texts, pa.string()).cast(kind).to_pylist())
     of_decimal: type[float] = float if pa.types.is_floating(kind) else int
+    has_times = pa.types.is_timestamp(kind)
     result: list[Any] = []
     for value in values:
         if isinstance(value, Decimal):
             result.append(of_decimal(value))
+        elif has_times and type(value) is date:
+            result.append(datetime(value.year, value.month, value.day))
         elif not isinstance(value, str):
             result.append(value)
         else:

@@ -205,6 +205,20 @@ def test_decimals_are_numbers(tmp_path):
         typed(tmp_path / "a.parquet", types={"price": "int"})
 
 
+def test_a_spreadsheet_has_days_midnights_and_times_with_a_zone_as_csv_has(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("python_calamine", reason="needs the extra sentcli[sheets]")
+    midnight = datetime.datetime(2024, 1, 5)
+    book = openpyxl.Workbook()
+    book.active.append(["text", "day", "at", "moment"])
+    book.active.append(["a", DAY, midnight, "2024-01-05T10:30:00Z"])
+    book.active.append(["b", "2024-01-05", TIME, "2024-01-05 12:30:00+02:00"])
+    book.save(tmp_path / "a.xlsx")
+    kinds, columns, _ = typed(tmp_path / "a.xlsx")
+    assert kinds == {"day": "date32[day]", "at": "timestamp[us]", "moment": "timestamp[us, tz=UTC]"}
+    assert columns == {"day": [DAY, DAY], "at": [midnight, TIME], "moment": [UTC, UTC]}
+
+
 @pytest.mark.parametrize("end", ["jsonl", "csv"])
 def test_conditions_compare_times_as_times(invoke, tiny_bert, tmp_path, end):
     pytest.importorskip("faiss")
