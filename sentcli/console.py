@@ -45,6 +45,8 @@ class _State:
     data_on_stdout: bool = False
     live: Console | None = None
     """The console of the progress bar that is shown: notes are printed above it."""
+    worded: Callable[[str], str] = str
+    """Puts a message into the words of the caller, who may not have a command line."""
 
 
 state = _State()
@@ -83,6 +85,17 @@ def speaking(*, quiet: bool, verbose: bool, data_on_stdout: bool = False) -> Ite
         vars(state).update(before)
 
 
+@contextmanager
+def worded(words: Callable[[str], str]) -> Iterator[None]:
+    """Put notes and warnings into the words of the caller while a verb runs."""
+    before = state.worded
+    state.worded = words
+    try:
+        yield
+    finally:
+        state.worded = before
+
+
 def stderr() -> Console:
     """Return the console for progress and notes."""
     return state.live or Console(stderr=True, soft_wrap=True, highlight=False)
@@ -100,7 +113,7 @@ def output() -> Console:
 def note(message: str) -> None:
     """Print a message on standard error, unless quiet."""
     if not state.quiet:
-        stderr().print(Text(_plain(message)))
+        stderr().print(Text(_plain(state.worded(message))))
 
 
 def detail(message: str) -> None:
@@ -112,7 +125,7 @@ def detail(message: str) -> None:
 def warn(message: str) -> None:
     """Print a warning on standard error, unless quiet."""
     if not state.quiet:
-        stderr().print(Text.assemble(("warning: ", "yellow"), _plain(message)))
+        stderr().print(Text.assemble(("warning: ", "yellow"), _plain(state.worded(message))))
 
 
 def fail(message: str) -> None:

@@ -245,9 +245,12 @@ def verb(
         if unknown:
             raise ValueError(f"{name} has no arguments {unknown}")
         signature = _flat_signature(declared, function)
+        words = functools.partial(with_keywords, arguments=declared.arguments)
 
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> R:
+            from sentcli import console
+
             values = bound_arguments(call, args, keywords)
             try:
                 for argument in declared.arguments:
@@ -255,12 +258,13 @@ def verb(
                 run = declared.run
                 if in_memory is not None:
                     run = functools.partial(in_memory, declared.run)
-                result: R = run(values)
+                with console.worded(words):
+                    result: R = run(values)
                 if isinstance(result, Result):
                     result.settle()
                 return result
             except SentcliError as error:
-                message = with_keywords(str(error), declared.arguments)
+                message = words(str(error))
                 if in_memory is not None and "no such file" in message:
                     message += "; a list of texts in a list, [[...]], is texts for sure"
                 error.args = (message,)

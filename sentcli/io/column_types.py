@@ -345,7 +345,7 @@ def _converts(name: str, array: Any) -> bool:
 
 
 def cast(values: list[Any], kind: Any) -> list[Any]:
-    """Return the values of a column with texts, decimals and dates as values of an Arrow type; an empty text is None."""
+    """Return the values of a column with texts, decimals and dates as those of an Arrow type; an empty text is None."""
     import pyarrow as pa
 
     texts = [value for value in values if isinstance(value, str) and value]

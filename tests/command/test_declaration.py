@@ -260,7 +260,9 @@ def test_a_map_of_kept_vectors_encodes_nothing_and_has_every_text_in_its_frame(t
     assert sorted(result.frame["text"]) == sorted(texts) and set(result.frame["cluster"]) == {1, 2, 3}
 
 
-def test_messages_to_python_name_keywords_and_those_of_the_command_line_options(text, tiny_bert, tmp_path, invoke):
+def test_messages_to_python_name_keywords_and_those_of_the_command_line_options(
+    text, tiny_bert, tmp_path, invoke, capsys
+):
     out = tmp_path / "out.npy"
     sentcli.encode(text, output=out, model=tiny_bert)
     with pytest.raises(InputError, match="overwrite=True") as refused:
@@ -271,3 +273,7 @@ def test_messages_to_python_name_keywords_and_those_of_the_command_line_options(
         sentcli.encode([{"text": "a"}], output=out, model=tiny_bert, text_field="body", overwrite=True)
     with pytest.raises(InputError, match=r"sentcli evaluate .*-m .*--keep-threshold"):  # a command of a shell
         sentcli.retrieve(corpus=text, query="cat", model=tiny_bert, least="0.9p")
+    capsys.readouterr()
+    sentcli.encode(["the " * 60], model=tiny_bert)
+    warned = capsys.readouterr().err
+    assert "max_length=" in warned and "--" not in warned
