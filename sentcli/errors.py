@@ -96,6 +96,10 @@ class DeviceMemoryError(SentcliError):
     """A device has too little memory for a piece of work, which a smaller piece may not need."""
 
 
+class DegenerateVectorsError(SentcliError):
+    """The vectors of a model are all equal, or not finite, so that nothing can be measured with them."""
+
+
 class DivergenceError(SentcliError):
     """A loss or a gradient is NaN or infinite, so that training cannot go on."""
 

@@ -14,7 +14,7 @@ from sentcli.analysis.sweeps.points import read_runs
 from sentcli.pages.page import Section
 from sentcli.pages.score_page import choices_table
 from sentcli.table import Table, flat
-from sentcli.training.observer import STSB_DEV, score_text, with_dev_scores
+from sentcli.training.observer import STSB_DEV, collapse, score_text, with_dev_scores
 from sentcli.training.records import Summary, summarize
 from sentcli.training.sweep_view import sweep_table
 
@@ -124,15 +124,24 @@ def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[st
         if all(values.get(key) is None for values in results.values()):
             for row in rows:
                 del row[RESULTS[key]]
-    notes = ["Spearman correlations are times 100."]
-    if unfinished:
-        notes.append(f"Not finished: {', '.join(unfinished)}.")
+    notes = _notes(results, unfinished)
     places = ".2f" if metric_names == {STSB_DEV[1]} else ".4f"
     formats = {RESULTS[key]: places for key in ("start", "best", "final")}
     for key in WHOLE_NUMBERS:
         formats[RESULTS[key]] = ",.0f"
     table = Table.of_rows("What training came to", rows, formats=formats, notes=notes)
     return table, _summary(results)
+
+
+def _notes(results: Mapping[str, Mapping[str, Any]], unfinished: Sequence[str]) -> list[str]:
+    """Return the notes below the table of results."""
+    notes = ["Spearman correlations are times 100."]
+    for name, values in results.items():
+        if values.get("collapsed_step") is not None:
+            notes.append(f"{name} {collapse(values['collapsed_step'])}.")
+    if unfinished:
+        notes.append(f"Not finished: {', '.join(unfinished)}.")
+    return notes
 
 
 def _summary(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import SentcliError
+from sentcli.errors import DegenerateVectorsError
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
@@ -70,10 +70,10 @@ def require_finite(values: npt.NDArray[np.generic]) -> None:
     """Check numbers before a comparison with NaN, which is never true, could turn them into a perfect score.
 
     Raises:
-        SentcliError: if a number is NaN or infinite.
+        DegenerateVectorsError: if a number is NaN or infinite.
     """
     if not np.isfinite(values).all():
-        raise SentcliError("some similarities or vectors are not finite, so there is no score")
+        raise DegenerateVectorsError("some similarities or vectors are not finite, so there is no score")
 
 
 def spearman_replicates(predicted: Floats, gold: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import SentcliError
+from sentcli.errors import DegenerateVectorsError, SentcliError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
@@ -72,7 +72,8 @@ def correlations(
         aggregation: a key of `AGGREGATIONS`, for the shown metric.
 
     Raises:
-        SentcliError: if a correlation is undefined, because all predictions or all gold scores are equal.
+        SentcliError: if a correlation is undefined, because all gold scores are equal; DegenerateVectorsError if all
+            predictions are.
     """
     from scipy.stats import pearsonr, spearmanr
 
@@ -80,9 +81,11 @@ def correlations(
     sizes = []
     replicates = []
     for stream, (name, predicted, gold) in enumerate(subsets):
-        for kind, values in (("similarities", predicted), ("gold scores", gold)):
-            if not _varies(values):
-                raise SentcliError(f"{task} {name}: no correlation, the {kind} are all equal or not finite")
+        title = " ".join(dict.fromkeys([task, name]))
+        if not _varies(gold):
+            raise SentcliError(f"{title}: no correlation, the gold scores are all equal or not finite")
+        if not _varies(predicted):
+            raise DegenerateVectorsError(f"{title}: no correlation, the similarities are all equal or not finite")
         by_subset[name] = 100 * float(spearmanr(predicted, gold).statistic)
         sizes.append(len(gold))
         if resamples and aggregation != "all":

@@ -122,6 +122,7 @@ RESERVED = {
     "step",
     "loss",
     "learning_rate",
+    "spread",
     "grad_norm",
     "sentences_per_second",
 }

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DeviceMemoryError, InputError, SentcliError
+from sentcli.errors import DegenerateVectorsError, DeviceMemoryError, InputError, SentcliError
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.waiting import drop_lost_threads
@@ -259,7 +259,7 @@ class LoadedModel:
                 vectors[chunk.positions] = self._joined(chunk.vectors, tokens)
         not_finite = int((~np.isfinite(vectors).all(axis=1)).sum())
         if not_finite:
-            raise SentcliError(
+            raise DegenerateVectorsError(
                 f"{not_finite} of {len(texts)} vectors are not finite: broken weights, or an overflow in "
                 f"{self.backend.precision}"
             )

@@ -71,6 +71,8 @@ class TorchEncoder(nn.Module):
         self.stack = nn.ModuleList(modules)
         self.ending = count_without_ending(tuple(module.spec for module in modules))
         """The number of modules before normalisation and fewer dimensions at the end."""
+        self.scores_pairs = any(module.spec.scores_pairs for module in modules)
+        """Whether it gives scores of pairs of texts, and no vectors."""
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
         self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.allow_first_token_only(backbone)
         """Whether the sentence vector depends only on position 0 of the last layer."""

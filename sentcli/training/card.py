@@ -9,7 +9,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.methods.citations import citation
 from sentcli.model import cards
 from sentcli.model.spec import EncoderSpec
-from sentcli.training.observer import dev_scores, score_text
+from sentcli.training.observer import collapse, dev_scores, score_text
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -140,6 +140,9 @@ def _scores_in_words(results: dict[str, Any]) -> str:
             text = f"No step was better than the start, so these are the weights of the start model. {text}"
     if dev is not None and teacher is not None:
         text += f" The teacher has {score_text(dev.metric, teacher)} there."
+    collapsed = results.get("collapsed_step")
+    if collapsed is not None:
+        text += f" The training {collapse(collapsed)}."
     if results.get("held_out_perplexity") is not None:
         text += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
     return text

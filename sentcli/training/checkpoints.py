@@ -69,6 +69,16 @@ class Progress:
     """How often the shares were measured."""
     without_gradient: int = 0
     """The number of steps whose gradient was 0."""
+    collapsed_step: int | None = None
+    """The step since which the vectors have been equal or not finite wherever they were looked at; None if they are
+    not."""
+
+    def look(self, step: int, *, collapsed: bool) -> None:
+        """Note whether the vectors are equal or not finite at a step."""
+        if not collapsed:
+            self.collapsed_step = None
+        elif self.collapsed_step is None:
+            self.collapsed_step = step
 
     def add(self, batches: Sequence[Batch], shares: Mapping[str, float], norm: float) -> None:
         """Count one step, given the norm of its gradient; its time is counted apart from it."""

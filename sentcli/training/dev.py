@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentcli.errors import InputError
+from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_model
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
@@ -54,7 +55,7 @@ class DevSet:
     texts: Sequence[str] = ()
     """The texts that should not be trained on: those of tables, and the queries of retrieval sets."""
 
-    def score_text(self, score: float) -> str:
+    def score_text(self, score: float | None) -> str:
         """Return a score with its name, for messages."""
         title = dev_title(self.name, self.metric)
         return f"{title} {score_text(self.metric, score)}"
@@ -160,8 +161,10 @@ def identity(sets: Sequence[DevSet]) -> str | None:
     return json_digest([dev.task.identity for dev in sets])
 
 
-def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bool = False) -> dict[str, float]:
+def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bool = False) -> dict[str, float | None]:
     """Return the scores of an encoder by their keys; with `geometry` also alignment and uniformity of STS-B dev.
+
+    A score is None where there is none, because the vectors are all equal or not finite.
 
     Raises:
         InputError: if a set needs vectors and the model is a cross-encoder.
@@ -172,8 +175,14 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
     for dev in sets:
         tasks[dev.key] = for_model(dev.task, encoder.spec)
         texts += tasks[dev.key].texts
-    vectors = model.encode(texts)
-    values = {key: task.score(model, vectors).value for key, task in tasks.items()}
+    values: dict[str, float | None] = dict.fromkeys(tasks)
+    try:
+        vectors = model.encode(texts)
+    except DegenerateVectorsError:
+        return values
+    for key, task in tasks.items():
+        with suppress(DegenerateVectorsError):
+            values[key] = task.score(model, vectors).value
     if geometry:
         measured = pair_geometry(vectors, _stsb(sets).subsets)
         values["alignment"] = measured.alignment

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sentcli.training.training_model import Inputs
 
 
+SPREAD = "spread"
+"""The name of the spread of the vectors among the numbers of a step."""
 SMALLER_STEP = "; lower --batch-size or --max-length, or keep both with --set mini_batch_size=64"
 """What makes a step fit into the memory of a GPU."""
 
@@ -34,17 +36,25 @@ class StepNumbers:
     """The loss, its terms and the norm of the gradient of one step, which may still be on their way from a GPU."""
 
     names: tuple[str, ...]
-    """The names of the loss and its terms, in the order of the numbers."""
+    """The names of the loss and its terms, and of the spread if it was measured, in the order of the numbers."""
     numbers: PendingCopy
-    """The loss, its terms and the norm, a row for each process."""
+    """These and the norm, a row for each process."""
     shares: dict[str, float]
     """Each term's share of the gradient on the encoder, if it was measured."""
 
-    def read(self) -> tuple[dict[str, float], float]:
-        """Wait for the numbers, and return the loss and its terms and the norm, as means over the processes."""
+    def read(self) -> tuple[dict[str, float], float, float | None]:
+        """Wait for the numbers, as means over the processes.
+
+        Returns:
+            The loss and its terms; the norm of the gradient; and the spread of the vectors if it was measured.
+        """
         processes = self.numbers.read().tolist()
-        *values, norm = [sum(column) / len(processes) for column in zip(*processes, strict=True)]
-        return dict(zip(self.names, values, strict=True)), norm
+        *means, norm = [sum(column) / len(processes) for column in zip(*processes, strict=True)]
+        values = dict(zip(self.names, means, strict=True))
+        spread = values.pop(SPREAD, None)
+        if spread is not None and spread < 0:
+            spread = None
+        return values, norm, spread
 
 
 class Gradients:
@@ -79,25 +89,27 @@ class Gradients:
             clipping; and each term's share of the gradient on the encoder, if it was measured.
         """
         step = self.queue(batches, measure=measure)
-        return *step.read(), step.shares
+        values, norm, _ = step.read()
+        return values, norm, step.shares
 
-    def queue(self, batches: Sequence[Inputs], *, measure: bool = False) -> StepNumbers:
+    def queue(self, batches: Sequence[Inputs], *, measure: bool = False, look: bool = False) -> StepNumbers:
         """Average the gradient over batches and processes, clip it, and leave it on the parameters.
 
         Args:
             batches: model inputs as `TrainingModel.forward` takes them.
             measure: also measure the share of each term in the gradient, on the first batch.
+            look: also measure the spread of the vectors, on the first batch.
 
         Raises:
             SentcliError: if a GPU has too little memory, or fails.
         """
         if not runs_ahead(self.device):
-            return self._queued(batches, measure=measure)
+            return self._queued(batches, measure=measure, look=look)
         rows, tokens = batches[0]["input_ids"].shape
         with device_errors(self.device, f"a step of {rows:,} texts of {tokens:,} tokens", advice=SMALLER_STEP):
-            return self._queued(batches, measure=measure)
+            return self._queued(batches, measure=measure, look=look)
 
-    def _queued(self, batches: Sequence[Inputs], *, measure: bool) -> StepNumbers:
+    def _queued(self, batches: Sequence[Inputs], *, measure: bool, look: bool) -> StepNumbers:
         backward = self.backward_cached if self.settings.mini_batch_size else self.backward_whole
         sums: Tensor | None = None
         shares: dict[str, float] = {}
@@ -115,8 +127,14 @@ class Gradients:
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.trained, self.settings.clip_norm or math.inf)
         assert sums is not None
-        means = sums / len(batches)
-        numbers = torch.stack([*means, norm.to(means.dtype)])
+        numbers = sums / len(batches)
+        spread = None
+        if look:
+            spread = self.model.spread(batches[0])
+        if spread is not None:
+            names.append(SPREAD)
+            numbers = torch.stack([*numbers, spread.to(numbers.dtype)])
+        numbers = torch.stack([*numbers, norm.to(numbers.dtype)])
         numbers = gather(numbers[None])
         if self.behind and not self.scaler.is_enabled():
             # a fused optimiser leaves out its step where this is 1, as it does for a scaler of half precision

@@ -20,6 +20,7 @@ and views follow from (seed, step), all other random numbers from the states tha
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ from sentcli.processes import agree, is_first, process_count, rank
 from sentcli.training.batches import BatchMaker, Order
 from sentcli.training.checkpoints import Progress, Scores, checkpoint_bytes, restore, snapshot, weights_bytes
 from sentcli.training.gradients import Gradients, keeping_freed_memory
-from sentcli.training.observer import DevScores, TrainResult
+from sentcli.training.observer import DevScores, TrainResult, collapse
 from sentcli.training.reports import Step, StepReports
 from sentcli.training.targets import Targets
 
@@ -49,7 +50,10 @@ if TYPE_CHECKING:
     from sentcli.training.teachers import Teacher
     from sentcli.training.training_model import TrainingModel
 
-    Score = Callable[[TorchEncoder], Mapping[str, float]]
+    Score = Callable[[TorchEncoder], Mapping[str, float | None]]
+
+LOOK_EVERY = 25
+"""Steps between two looks at how far vectors are apart; a look takes less than a tenth of a step."""
 
 
 def train(
@@ -99,7 +103,7 @@ def train(
     else:
         has_checkpoints = 0 < save_every < total
         folder.require_room(weights_bytes(model.encoder) + has_checkpoints * checkpoint_bytes(gradients))
-    keeper = BestKeeper(model, folder, score, observer, settings, dev, scores)
+    keeper = BestKeeper(model, folder, score, observer, settings, dev, scores, progress)
     if folder.resumed and observer is not None:
         observer.resumed(progress.step, folder.notes)
     if progress.step == 0:
@@ -115,9 +119,10 @@ def train(
         for step, (batches, inputs) in enumerate(steps, progress.step + 1):
             rate = settings.learning_rate * settings.rate(step - 1, total)
             measure = settings.share_every > 0 and (step == 1 or step % settings.share_every == 0)
+            look = step in (1, total) or step % LOOK_EVERY == 0
 
             # forward, backward, mean over batches and processes, clip
-            numbers = gradients.queue(inputs, measure=measure)
+            numbers = gradients.queue(inputs, measure=measure, look=look)
             reports.add(Step(step, rate, batches, numbers))  # stops if a loss or gradient is not finite
 
             gradients.apply(rate)
@@ -183,6 +188,8 @@ class BestKeeper:
     dev: DevSet | None
     """The dev set that decides which weights are best."""
     scores: Scores = field(default_factory=Scores)
+    progress: Progress = field(default_factory=Progress)
+    """Learns where there is no score, because the vectors are equal or not finite."""
 
     def evaluate(self, step: int) -> None:
         """Score the encoder and keep its weights if they are the best so far."""
@@ -204,8 +211,11 @@ class BestKeeper:
             best = None
         else:
             key = self.dev.key
-            number = max(by_encoder, key=lambda n: by_encoder[n][key])
+            number = max(by_encoder, key=lambda n: _comparable(by_encoder[n][key]))
             values = by_encoder[number]
+            has_collapsed = values[key] is None
+            if has_collapsed or not self.model.has_spread:
+                self.progress.look(step, collapsed=has_collapsed)
             best = self._compare(step, values[key], number)
         line = {"step": step, **values}
         if best is not None:
@@ -214,10 +224,10 @@ class BestKeeper:
         if self.observer is not None and self.observer.scored(step, values, bool(best)):
             self.scores.ended = True
 
-    def _compare(self, step: int, score: float, encoder: int) -> bool:
+    def _compare(self, step: int, score: float | None, encoder: int) -> bool:
         """Take the score of an encoder, given by its number; if it is the best so far, keep the weights.
 
-        The score of the start counts only if its weights may be kept.
+        The score of the start counts only if its weights may be kept, and no score is less than any.
         """
         scores = self.scores
         scores.last = score
@@ -226,7 +236,7 @@ class BestKeeper:
             scores.start = score
             if not self.settings.keep_start:
                 return False
-        if scores.best is None or score > scores.best:
+        if score is not None and score > _comparable(scores.best):
             scores.since_best = 0
             scores.best = score
             scores.best_step = step
@@ -254,13 +264,21 @@ class BestKeeper:
             self.folder.checkpoints.load_best(self.model.products(0), scores.best_step)
 
 
+def _comparable(score: float | None) -> float:
+    """Return a score, or where there is none what is less than any."""
+    if score is None:
+        return -math.inf
+    return score
+
+
 def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult:
     """Return the results of a run that was to have `total` steps."""
     scores = keeper.scores
     dev = None
     best_step = progress.step
-    if keeper.dev is not None and scores.best is not None:
+    if scores.best is not None:
         best_step = scores.best_step
+    if keeper.dev is not None:
         dev = DevScores(
             name=keeper.dev.name,
             metric=keeper.dev.metric,
@@ -269,11 +287,15 @@ def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult
             best_step=best_step,
             final=scores.last,
         )
-    if progress.without_gradient > progress.step / 2:
+    if progress.collapsed_step is not None:
+        kept = "the model has these vectors"
+        if best_step < progress.collapsed_step:
+            kept = f"the model has the weights of step {best_step}"
+        console.warn(f"the training {collapse(progress.collapsed_step)}; {kept}. Try a lower --learning-rate")
+    elif progress.without_gradient > progress.step / 2:
         console.warn(
             f"the gradient was 0 in {progress.without_gradient:,} of {progress.step:,} steps, in which nothing was "
-            "learned: all pairs of the data may have one score or label, or all vectors have become equal (try a lower "
-            "--learning-rate)"
+            "learned: all pairs of the data may have one score or label"
         )
     shares = {name: share / progress.measured for name, share in progress.shares.items()}
     return TrainResult(
@@ -287,4 +309,5 @@ def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult
         gradient_shares=shares or None,
         ended_early=scores.ended and progress.step < total,
         without_gradient=progress.without_gradient,
+        collapsed_step=progress.collapsed_step,
     )

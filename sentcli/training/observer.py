@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     Send = Callable[[int, dict[str, float]], None]
 
 
+COLLAPSED = 2**-11.5
+"""The spread of vectors below which a model has collapsed: their cosines are then 1 but for the rounding of float32."""
+
+
+def collapse(step: int) -> str:
+    """Return the words for a collapse that was seen at a step and lasted."""
+    return f"has collapsed: since step {step} the vectors of all texts were equal, or not finite"
+
+
 @dataclass(frozen=True)
 class StepInfo:
     """The numbers of one step, for the log and for observers."""
@@ -31,12 +40,21 @@ class StepInfo:
     norm: float
     """The norm of the gradient before clipping."""
     sentences_per_second: float
+    spread: float | None = None
+    """How far the vectors of different texts are apart, as `TrainingModel.spread`; None unless it was measured."""
+
+    @property
+    def has_collapsed(self) -> bool:
+        """Whether the vectors of different texts were found to be equal."""
+        return self.spread is not None and self.spread < COLLAPSED
 
     def line(self) -> dict[str, float]:
         """Return the line of ``metrics.jsonl``."""
         line = {"step": self.step, **self.values}
         for name, share in self.shares.items():
             line[f"share_{name}"] = share
+        if self.spread is not None:
+            line["spread"] = self.spread
         line["learning_rate"] = self.learning_rate
         line["grad_norm"] = self.norm
         line["sentences_per_second"] = self.sentences_per_second
@@ -55,8 +73,10 @@ class Observer(Protocol):
     def step(self, info: StepInfo) -> None:
         """Is called after each optimiser step."""
 
-    def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool | None:
+    def scored(self, step: int, values: Mapping[str, float | None], best: bool) -> bool | None:
         """Is called after each evaluation, with the scores on the dev sets and whatever else was measured.
+
+        A score is None where the vectors are all equal or not finite.
 
         Returns:
             True if the run is to end here.
@@ -134,6 +154,10 @@ def with_dev_scores(results: Mapping[str, Any]) -> dict[str, Any]:
     return {**results, **vars(dev)}
 
 
+ONLY_IF_TRUE = ("ended_early", "without_gradient", "collapsed_step")
+"""Results that most runs do not have, and that the JSON form has only where they do."""
+
+
 @dataclass(frozen=True)
 class TrainResult:
     """The results of a run."""
@@ -172,6 +196,9 @@ class TrainResult:
     """Whether an observer has ended the run; the JSON form has it only then."""
     without_gradient: int = 0
     """The number of steps whose gradient was 0; the JSON form has it only if there are any."""
+    collapsed_step: int | None = None
+    """The step since which the vectors of all texts were equal or not finite until the end of the run; the JSON form
+    has it only where they were."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; STS-B dev of ``--eval-data`` has keys of its own, another dev set is under ``dev``."""
@@ -183,7 +210,7 @@ class TrainResult:
             "final_dev_spearman": None,
         }
         for name, value in vars(self).items():
-            if name not in ("dev", "other_start", "teacher_dev", "ended_early", "without_gradient"):
+            if name not in ("dev", "other_start", "teacher_dev", *ONLY_IF_TRUE):
                 results[name] = value
         if dev is not None and (dev.name, dev.metric) == STSB_DEV:
             results["start_dev_spearman"] = dev.start
@@ -195,10 +222,9 @@ class TrainResult:
             results["other_start"] = vars(self.other_start)
         if self.teacher_dev is not None:
             results["teacher_dev"] = self.teacher_dev
-        if self.ended_early:
-            results["ended_early"] = True
-        if self.without_gradient:
-            results["without_gradient"] = self.without_gradient
+        for name in ONLY_IF_TRUE:
+            if getattr(self, name):
+                results[name] = getattr(self, name)
         return results
 
     @classmethod
@@ -244,11 +270,17 @@ class Tracker:
         values["train/learning_rate"] = info.learning_rate
         values["train/grad_norm"] = info.norm
         values["train/sentences_per_second"] = info.sentences_per_second
+        if info.spread is not None:
+            values["train/spread"] = info.spread
         self.send(info.step, values)
 
-    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
+    def scored(self, step: int, values: Mapping[str, float | None], best: bool) -> None:
         """Send the numbers of the dev set."""
-        self.send(step, {f"dev/{name.removeprefix('dev_')}": value for name, value in values.items()})
+        sent = {}
+        for name, value in values.items():
+            if value is not None:
+                sent[f"dev/{name.removeprefix('dev_')}"] = value
+        self.send(step, sent)
 
 
 @contextmanager

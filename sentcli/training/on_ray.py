@@ -6,6 +6,7 @@ Where a sweep asks for it, one actor hears the scores of all runs and ends those
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -202,9 +203,12 @@ class _Reporting:
     def step(self, info: StepInfo) -> None:
         """Do nothing: only scores are reported."""
 
-    def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool:
-        """Report a score, and tell whether the run ends here."""
-        answer = self.judge.ends.remote(self.run.name, step, values[self.key])
+    def scored(self, step: int, values: Mapping[str, float | None], best: bool) -> bool:
+        """Report a score, and tell whether the run ends here; no score is less than any."""
+        value = values[self.key]
+        if value is None:
+            value = -sys.float_info.max  # a quantile can be taken of it
+        answer = self.judge.ends.remote(self.run.name, step, value)
         return bool(require_ray().get(answer))
 
 

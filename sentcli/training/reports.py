@@ -51,8 +51,8 @@ class StepReports:
     """The number of steps of the run."""
     waiting: list[Step] = field(default_factory=list)
     """Steps that have been queued and not been checked."""
-    checked: list[tuple[Step, dict[str, float], float]] = field(default_factory=list)
-    """Steps that have not been reported, with their loss and its terms and the norm of the gradient."""
+    checked: list[tuple[Step, dict[str, float], float, float | None]] = field(default_factory=list)
+    """Steps that have not been reported, with what their `StepNumbers.read` returned."""
 
     def add(self, step: Step) -> None:
         """Take a step, and check the one that is due.
@@ -65,10 +65,12 @@ class StepReports:
 
     def log(self) -> None:
         """Report the steps that have been checked."""
-        for step, values, norm in self.checked:
+        for step, values, norm, spread in self.checked:
             shares = step.numbers.shares
             self.progress.add(step.batches, shares, norm)
-            info = StepInfo(step.number, self.total, values, shares, step.rate, norm, self.progress.speed)
+            info = StepInfo(step.number, self.total, values, shares, step.rate, norm, self.progress.speed, spread)
+            if spread is not None:
+                self.progress.look(step.number, collapsed=info.has_collapsed)
             self.folder.log(info.line())
             if self.observer is not None:
                 self.observer.step(info)
@@ -88,9 +90,9 @@ class StepReports:
     def _check(self, behind: int) -> None:
         while len(self.waiting) > behind:
             step = self.waiting.pop(0)
-            values, norm = step.numbers.read()
+            values, norm, spread = step.numbers.read()
             stop_if_not_finite(step, values, norm, self.folder, overflow=self.gradients.scaler.is_enabled())
-            self.checked.append((step, values, norm))
+            self.checked.append((step, values, norm, spread))
 
 
 def stop_if_not_finite(step: Step, values: dict[str, float], norm: float, folder: RunFolder, *, overflow: bool) -> None:

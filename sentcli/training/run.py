@@ -116,8 +116,8 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     dev = prepared.inputs.dev
     text = prepared.held_out_text
 
-    def score(module: TorchEncoder) -> dict[str, float]:
-        values: dict[str, float] = {}
+    def score(module: TorchEncoder) -> dict[str, float | None]:
+        values: dict[str, float | None] = {}
         if dev:
             first_module = encoder.torch_module
             encoder.local.backend.module = module  # type: ignore[attr-defined]
@@ -164,7 +164,7 @@ def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | 
         return None
     dev = prepared.inputs.dev[0]
 
-    def score() -> float:
+    def score() -> float | None:
         encoder = SentenceEncoder.load(
             request.model,
             backend="torch",
@@ -174,7 +174,10 @@ def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | 
         )
         return dev_values(encoder, [dev])[dev.key]
 
-    start = OtherStart(other, _of_first_process(score))
+    (value,) = _of_first_process(lambda: [score()])
+    if value is None:
+        return None
+    start = OtherStart(other, value)
     if observer is not None:
         observer.other_start(start)
     return start
@@ -234,7 +237,9 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     return result
 
 
-def _observed_dev_values(prepared: Prepared, encoder: SentenceEncoder, observer: Observer | None) -> dict[str, float]:
+def _observed_dev_values(
+    prepared: Prepared, encoder: SentenceEncoder, observer: Observer | None
+) -> dict[str, float | None]:
     """Return the scores of an encoder on the dev sets, and tell the observer; empty without dev sets."""
     if not prepared.inputs.dev:
         return {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import InputError
+from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.pair_surface import surface
@@ -105,8 +105,11 @@ def check_start(request: TrainRequest) -> StartCheck:
             shown.marks_best = False  # the start does not count, which is what the steps are compared with
             dev = run(prepared, shown).dev
     assert dev is not None
-    assert dev.start is not None
-    assert dev.final is not None
+    if dev.start is None or dev.final is None:
+        raise DegenerateVectorsError(
+            f"{name} has no score at the start, or none after {STEPS} steps: the vectors are all equal, or not finite; "
+            "try a lower --learning-rate or another start"
+        )
     return StartCheck(method, of_start, words, dev.start, dev.final, facts)
 
 

@@ -67,7 +67,7 @@ class SweepView:
         if "loss" in line and step % LOG_EVERY and now - self.said.setdefault(run.name, now) <= console.EVERY:
             return
         self.said[run.name] = now
-        hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")
+        hidden = ("step", "best", "spread", "learning_rate", "grad_norm", "sentences_per_second")
         numbers = []
         for key, value in line.items():
             is_shown = key not in hidden and not key.startswith("share_")
@@ -153,6 +153,8 @@ def _setting_cells(point: Mapping[str, Any], keys: Sequence[str], others: Sequen
 
 def _mark(results: Mapping[str, Any]) -> str:
     """Return what a table of runs says behind the seed of a run that did not end as others do."""
+    if results.get("collapsed_step") is not None:
+        return " (collapsed)"
     if kept_start(results):
         return " (start kept)"
     if results.get("ended_early"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sentcli.objectives import ObjectiveContext
     from sentcli.objectives.base import Loss
 
+SPREAD_TEXTS = 16
+"""How many texts of a batch have their vectors compared."""
 Inputs: TypeAlias = dict[str, Tensor]
 """Tensors of a batch by name, each a row for every view of every sentence."""
 
@@ -303,6 +305,41 @@ class TrainingModel(nn.Module):
         sentence = self._features(encoder, rows).sentence
         assert sentence is not None
         return widened(sentence)
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether the method trains vectors of texts, which may collapse."""
+        return self.encodes and not self.encoder.scores_pairs
+
+    @torch.no_grad()
+    def spread(self, batch: Inputs) -> Tensor | None:
+        """Return how far the vectors of some texts of a batch are apart, without dropout and in float32.
+
+        It is the root of the mean squared distance of vectors of length 1 from their mean, so that it is 0 where all
+        vectors are equal, and at most 1 (after Chen and He, Exploring Simple Siamese Representation Learning, CVPR
+        2021, fig. 2, who have the standard deviation of one dimension).
+
+        Returns:
+            The spread, or -1 where all texts are equal; None if the model makes no vectors of texts.
+        """
+        if not self.has_spread:
+            return None
+        inputs = model_inputs(batch)
+        count = min(len(inputs["input_ids"]) // self.views, SPREAD_TEXTS)
+        uncompiled: AbstractContextManager[Any] = nullcontext()
+        if self.method.settings.compile:  # which would compile once more, for a pass without dropout
+            uncompiled = torch.compiler.set_stance("force_eager")
+        mode = self.training
+        self.eval()
+        with uncompiled:
+            sentence = self.encoder.features(_rows(inputs, 0, count), normalize=False, sentence_only=True).sentence
+        self.train(mode)
+        assert sentence is not None
+        vectors = nn.functional.normalize(widened(sentence), dim=-1)
+        distances = (vectors - vectors.mean(dim=0)).square().sum(dim=1)
+        ids = inputs["input_ids"][:count]
+        is_one_text = (ids == ids[0]).all()
+        return torch.where(is_one_text, -1.0, distances.mean().sqrt())
 
     def by_view(self, rows: Tensor) -> Tensor:
         """Reshape ``[rows, ...]`` to ``[m, B, ...]``; a sentence that was encoded once is repeated for each view."""

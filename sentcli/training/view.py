@@ -54,6 +54,8 @@ class TrainingView:
         self.said = time.monotonic()
         self.remaining: Remaining | None = None
         self.other: OtherStart | None = None
+        self.has_collapsed = False
+        """Whether the vectors were equal when they were looked at last."""
         self.marks_best = True
         """Whether the best score so far is marked."""
 
@@ -76,6 +78,8 @@ class TrainingView:
         """Show loss, terms, shares and speed."""
         self.values = info.values
         self.shares = info.shares or self.shares
+        if info.spread is not None:
+            self._warn_of_collapse(info.step, collapsed=info.has_collapsed)
         if self.remaining is None:  # what was done before `--resume` says nothing about the speed
             self.remaining = Remaining(info.total - info.step + 1)
         self.remaining.add(1)
@@ -94,6 +98,15 @@ class TrainingView:
         for tracker in self.trackers:
             tracker.step(info)
 
+    def _warn_of_collapse(self, step: int, *, collapsed: bool) -> None:
+        """Say once that the vectors of all texts have become equal."""
+        if collapsed and not self.has_collapsed:
+            console.warn(
+                f"step {step}: the vectors of all texts are equal, or not finite: the model has collapsed (try a lower "
+                "--learning-rate)"
+            )
+        self.has_collapsed = collapsed
+
     def _terms(self, values: Mapping[str, float]) -> Iterator[str]:
         """Yield each term of the loss in words, with its share of the gradient if there are several."""
         for name, value in values.items():
@@ -102,7 +115,7 @@ class TrainingView:
                 term += f" ({self.shares[name]:.0%} of the gradient)"
             yield term
 
-    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
+    def scored(self, step: int, values: Mapping[str, float | None], best: bool) -> None:
         """Print the numbers of an evaluation."""
         others = dict(values)
         parts = []
@@ -111,10 +124,13 @@ class TrainingView:
                 parts.append(dev.score_text(others.pop(dev.key)))
         if parts:
             self.dev = f"{parts[0]}, "
+            if values[self.sets[0].key] is None:
+                self._warn_of_collapse(step, collapsed=True)
             if best and step and self.marks_best:
                 parts[0] += " (best so far)"
         for key, value in others.items():
-            parts.append(f"{key.replace('_', '-')} {value:.3f}")
+            if value is not None:
+                parts.append(f"{key.replace('_', '-')} {value:.3f}")
         console.note(f"step {step}: {', '.join(parts)}")
         if self.other is not None:
             self._compare_poolings(self.other, values[self.sets[0].key])
@@ -122,11 +138,11 @@ class TrainingView:
         for tracker in self.trackers:
             tracker.scored(step, values, best)
 
-    def _compare_poolings(self, other: OtherStart, own: float) -> None:
+    def _compare_poolings(self, other: OtherStart, own: float | None) -> None:
         """Say what the start has with the pooling that was not taken, and warn if it is better."""
         score = self.sets[0].score_text(other.value)
         said = f"with --pooling {other.pooling} the start has {score}"
-        if other.value > own:
+        if own is None or other.value > own:
             console.warn(f"{said}, which is more")
         else:
             console.note(said)

@@ -320,6 +320,8 @@ def test_settings_out_of_range(invoke, tiny_bert, text, tmp_path, pair):
 class OneLayer(torch.nn.Linear):
     """What `BestKeeper` needs of a model."""
 
+    has_spread = False
+
     def candidates(self):
         return {0: self}
 

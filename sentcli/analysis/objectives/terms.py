@@ -20,7 +20,7 @@ from sentcli.table import Table
 from sentcli.training.records import IDENTITY_FILE
 
 SHARE = "share_"
-OTHERS = ("step", "loss", "learning_rate", "grad_norm", "sentences_per_second")
+OTHERS = ("step", "loss", "spread", "learning_rate", "grad_norm", "sentences_per_second")
 """Keys of a line of an optimiser step that are neither terms nor their shares."""
 GROUPED = ("shuffled-group", "group")
 """Kinds of the whitening head that split the columns into groups."""
