@@ -152,6 +152,19 @@ def checkpoint_bytes(gradients: Gradients) -> int:
     return weights_bytes(gradients.model) + states * weights_bytes(gradients.model, trained=True)
 
 
+def run_bytes(gradients: Gradients, saves: int, *, keeps_best: bool) -> int:
+    """Return about what a run has on the disk at its end, when nothing of it may be deleted yet.
+
+    Args:
+        gradients: of the run.
+        saves: how many checkpoints it writes, of which the last `KEPT_CHECKPOINTS` stay.
+        keeps_best: whether its best weights so far are kept beside them.
+    """
+    products = weights_bytes(gradients.model.products(0))
+    checkpoints = min(saves, KEPT_CHECKPOINTS) * checkpoint_bytes(gradients)
+    return products * (1 + keeps_best) + checkpoints
+
+
 def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Scores]:
     """Load weights, optimiser and random numbers, and return how far the run had come, and its scores."""
     facts = checkpoint.facts

@@ -30,7 +30,7 @@ import torch
 from sentcli import console
 from sentcli.processes import agree, is_first, process_count, rank
 from sentcli.training.batches import BatchMaker, Order
-from sentcli.training.checkpoints import Progress, Scores, checkpoint_bytes, restore, snapshot, weights_bytes
+from sentcli.training.checkpoints import Progress, Scores, restore, run_bytes, snapshot
 from sentcli.training.gradients import Gradients, keeping_freed_memory
 from sentcli.training.observer import DevScores, TrainResult, collapse
 from sentcli.training.reports import Step, StepReports
@@ -101,8 +101,8 @@ def train(
     if folder.checkpoint is not None:
         progress, scores = restore(folder.checkpoint, gradients)
     else:
-        has_checkpoints = 0 < save_every < total
-        folder.require_room(weights_bytes(model.encoder) + has_checkpoints * checkpoint_bytes(gradients))
+        saves = (total - 1) // (save_every or total)
+        folder.require_room(run_bytes(gradients, saves, keeps_best=dev is not None))
     keeper = BestKeeper(model, folder, score, observer, settings, dev, scores, progress)
     if folder.resumed and observer is not None:
         observer.resumed(progress.step, folder.notes)

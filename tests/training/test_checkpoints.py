@@ -359,3 +359,21 @@ def test_no_checkpoints_if_none_are_wanted(invoke, tiny_bert, text, tmp_path, mo
     interrupted(monkeypatch, invoke, 9, *call)
     assert not list((tmp_path / "m").glob("checkpoint*"))
     invoke(*call, "--resume", check=0)
+
+
+@pytest.mark.parametrize("every", [0, 4, 3])
+def test_the_disk_has_room_for_what_a_run_has_at_its_end(invoke, tiny_bert, text, dev, tmp_path, monkeypatch, every):
+    """No checkpoint, one, or as many as stay; the weights that were written are added up before they are deleted."""
+    stated, written = [], []
+    monkeypatch.setattr(run_folder, "require_room", lambda folder, size, name: stated.append(size))
+    put_in_place = run_folder.RunFolder._put_in_place
+
+    def add_up(self):
+        written.append(sum(path.stat().st_size for path in self.path.rglob("*.safetensors")))
+        put_in_place(self)
+
+    monkeypatch.setattr(run_folder.RunFolder, "_put_in_place", add_up)
+    options = ("--max-steps", 8, "--eval-every", 8, "--eval-data", dev, "--save-every", every)
+    command = ("train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--batch-size", 8)
+    invoke(*command, *options, check=0)
+    assert 0.9 * written[0] < stated[0] <= written[0]
