@@ -169,8 +169,7 @@ def make_plan(
     if needed <= clock.left:
         data, count_of_rows = work.triplets(base)
         request = work.request(candidates[0], base, base, data, "measured", LEAST_STEPS)
-        kind = estimate_training(request, []).kinds[0]
-        costs = replace(costs, step=kind.seconds / kind.steps)
+        costs = replace(costs, step=estimate_training(request).kinds[0].step_seconds)
         most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // BATCH_SIZE)
         for count in range(len(candidates), 0, -1):
             tried = candidates[:count]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +58,10 @@ class Examples:
             for example in examples:
                 texts += example.texts
         return texts
+
+    def of_every(self, step: int) -> Examples:
+        """Return the first of every `step` examples of each split."""
+        return replace(self, splits={split: examples[::step] for split, examples in self.splits.items()})
 
     @property
     def groups(self) -> Rows | None:

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.evaluation import sts_pairs, transfer
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.io.digests import json_digest
 from sentcli.machine import threads
 from sentcli.remaining import duration
 from sentcli.table import Table
-from sentcli.training.notes import WARM_UP
+from sentcli.training.loop import run_order
+from sentcli.training.notes import WARM_UP, batch_notes
 from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
 from sentcli.training.run import run as train_run
 from sentcli.training.run_folder import WEIGHTS_FILE
-from sentcli.training.sweep import SweepRun
+from sentcli.training.sweep import SweepRun, run_digest
 from sentcli.waiting import busy_note
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.transfer import TransferTask
+    from sentcli.training.observer import TrainResult
+    from sentcli.training.prepare import Prepared
 
 MEASURED_STEPS = 5
 """How many steps of each kind of run are measured."""
+SAMPLE_TEXTS = 300
+"""Texts of the test sets that are encoded to measure."""
+SAMPLE_EXAMPLES = 1000
+"""Examples of one transfer task on which classifiers are trained to measure."""
 SAME_COST = (
     "seed", "subset_seed", "learning_rate", "weight_decay", "warmup_steps", "warmup_share", "schedule", "clip_norm"
 )  # fmt: skip
@@ -42,6 +57,8 @@ class RunKind:
     evaluations: int
     seconds: float
     """The time of one run."""
+    step_seconds: float = 0.0
+    """The time of one step."""
     note: str = ""
     """The warning of a run of this kind, if its learning rate does not rise to what was set."""
 
@@ -86,7 +103,8 @@ class TrainingEstimate:
         """Return a row for each kind of run."""
         rows = []
         notes = [
-            f"{MEASURED_STEPS} steps and the evaluations of one run of each kind were measured. Nothing was written."
+            f"{MEASURED_STEPS} steps of one run of each kind were measured, an evaluation of each encoder, and samples "
+            "of the test sets. Nothing was written."
         ]
         for kind in self.kinds:
             rows.append([kind.settings, kind.runs, kind.steps, kind.evaluations, duration(kind.seconds)])
@@ -101,30 +119,39 @@ class TrainingEstimate:
         return Table("What training will take", columns, rows, notes=notes)
 
 
-def estimate_training(request: TrainRequest, planned: Sequence[SweepRun]) -> TrainingEstimate:
+def estimate_training(
+    request: TrainRequest, planned: Sequence[SweepRun] = (), records: Mapping[str, Any] = MappingProxyType({})
+) -> TrainingEstimate:
     """Measure a few steps and an evaluation of each kind of run in a temporary folder, and write nothing else.
 
     Args:
         request: what the user asked for.
         planned: the runs of a sweep; none for a single run.
+        records: of runs that have finished, by digest; a run that has one is not made again.
     """
     runs = planned or [SweepRun("", {}, request)]
     requests_by_kind: dict[str, list[TrainRequest]] = {}
     for run in runs:
-        if not _has_finished(run.request):
+        if not _has_finished(run.request, records):
             settings = _costly_settings(run.point) or "all"
             requests_by_kind.setdefault(settings, []).append(run.request)
     kinds = []
+    scoring = ScoringTimes()
     with console.counting("measuring", len(requests_by_kind)) as advance:
         for settings, alike in requests_by_kind.items():
-            kinds.append(_measure(alike[0], settings, len(alike)))
+            kinds.append(_measure(alike[0], settings, len(alike), scoring))
             advance(1)
     to_make = sum(kind.runs for kind in kinds)
     return TrainingEstimate(kinds, runs=len(runs), finished=len(runs) - to_make)
 
 
-def _has_finished(request: TrainRequest) -> bool:
-    return request.log.resume and (request.output / WEIGHTS_FILE).exists()
+def _has_finished(request: TrainRequest, records: Mapping[str, Any]) -> bool:
+    """Tell whether a run has finished and is not made again: it has a record, or its folder is whole."""
+    if not request.log.resume:
+        return False
+    if (request.output / WEIGHTS_FILE).exists():
+        return True
+    return bool(records) and run_digest(prepare(request).identity(changed_only=True)) in records
 
 
 def _costly_settings(point: Mapping[str, Any]) -> str:
@@ -136,42 +163,135 @@ def _costly_settings(point: Mapping[str, Any]) -> str:
     return ", ".join(settings)
 
 
-def _measure(request: TrainRequest, settings: str, runs: int) -> RunKind:
-    """Run a few steps with an evaluation before and after them, and scale the times to the whole run."""
+def _measure(request: TrainRequest, settings: str, runs: int, scoring: ScoringTimes) -> RunKind:
+    """Prepare a run and make a few steps of it, and scale their time to the whole run."""
     if request.after is not None:
         raise InputError("--dry-run measures one training, and a run with --after is two")
     short = {"max_steps": MEASURED_STEPS, "eval_every": MEASURED_STEPS, "patience": 0, "keep_start": True}
+    assignments = list(request.assignments)
+    for key, value in short.items():
+        assignments.append((f"settings.{key}", value))
     with tempfile.TemporaryDirectory(prefix="sentcli-dry-run-") as folder:
         log = replace(request.log, save_every=0, resume=False, overwrite=False, log_to=None)
-        request = replace(request, output=Path(folder) / "run", log=log)
-        whole = prepare(request)
-        if whole.model is None:
-            result = train_run(whole)
-            return RunKind(
-                settings=settings,
-                runs=runs,
-                steps=0,
-                evaluations=2 * bool(whole.inputs.dev),
-                seconds=result.eval_seconds + result.train_seconds,
-            )
-        evaluation = replace(request.evaluation, sts=False, senteval=None)
-        assignments = list(request.assignments)
-        for key, value in short.items():
-            assignments.append((f"settings.{key}", value))
-        steps = whole.steps
-        every = whole.method.settings.eval_every
-        note = next((note for note in whole.notes if note.startswith(WARM_UP)), "")
-        del whole
-        result = train_run(prepare(replace(request, evaluation=evaluation, assignments=assignments)))
+        began = time.perf_counter()
+        prepared = prepare(replace(request, output=Path(folder) / "run", log=log, assignments=assignments))
+        seconds = time.perf_counter() - began
+        result = train_run(scoring.without_those_known(prepared))
+        of_whole = time.perf_counter() - began
+    if prepared.model is None:
+        return RunKind(
+            settings=settings,
+            runs=runs,
+            steps=0,
+            evaluations=2 * bool(prepared.inputs.dev),
+            seconds=of_whole + scoring.of_tests(prepared),
+        )
+    scoring.learn(prepared, result)
+    of_run = request.configured().settings
+    method = replace(prepared.method, settings=of_run)
+    rows = len(prepared.corpus.sentences)
+    steps = of_run.total_steps(run_order(prepared.model, of_run, rows).per_epoch)
     evaluations = 0
-    if result.eval_seconds:
-        evaluations = 1 + steps // every + bool(steps % every)
+    if prepared.inputs.dev or prepared.held_out_text is not None:
+        evaluations = 1 + steps // of_run.eval_every + bool(steps % of_run.eval_every)
     step_seconds = result.train_seconds / result.steps
+    seconds += steps * step_seconds
+    seconds += evaluations * scoring.of_dev(prepared) + scoring.of_tests(prepared)
+    notes = batch_notes(method, prepared.model, rows)
     return RunKind(
         settings=settings,
         runs=runs,
         steps=steps,
         evaluations=evaluations,
-        seconds=steps * step_seconds + evaluations * result.eval_seconds / 2,
-        note=note,
+        seconds=seconds,
+        step_seconds=step_seconds,
+        note=next((note for note in notes if note.startswith(WARM_UP)), ""),
     )
+
+
+@dataclass
+class ScoringTimes:
+    """How long it takes to score an encoder, which is measured once for all runs whose encoders are alike."""
+
+    dev: dict[str, float] = field(default_factory=dict)
+    """The seconds of one evaluation on the dev sets, by encoder."""
+    tests: dict[str, float] = field(default_factory=dict)
+    """The seconds of the STS and transfer tasks at the end of a run, by encoder."""
+
+    def without_those_known(self, prepared: Prepared) -> Prepared:
+        """Return a run without the test sets, and without the dev sets if their time is known."""
+        inputs = replace(prepared.inputs, test=None, transfer=(), held_out=None)
+        text = prepared.held_out_text
+        if prepared.model is not None and _encoder_of(prepared) in self.dev:
+            inputs = replace(inputs, dev=())
+            text = None
+        return replace(prepared, inputs=inputs, held_out_text=text)
+
+    def learn(self, prepared: Prepared, result: TrainResult) -> None:
+        """Keep what the evaluations before and after a few steps took, unless it is known."""
+        self.dev.setdefault(_encoder_of(prepared), result.eval_seconds / 2)
+
+    def of_dev(self, prepared: Prepared) -> float:
+        """Return the seconds of one evaluation on the dev sets."""
+        return self.dev[_encoder_of(prepared)]
+
+    def of_tests(self, prepared: Prepared) -> float:
+        """Return the seconds of the test sets."""
+        encoder = _encoder_of(prepared)
+        if encoder not in self.tests:
+            self.tests[encoder] = test_seconds(prepared)
+        return self.tests[encoder]
+
+
+def _encoder_of(prepared: Prepared) -> str:
+    """Return what decides how long it takes to score the encoders of a run."""
+    return json_digest([prepared.start_fingerprint, prepared.encoder.describe(), prepared.method.twin is None])
+
+
+def test_seconds(prepared: Prepared) -> float:
+    """Estimate how long the STS and transfer tasks of a run take, from samples of their texts and examples."""
+    inputs = prepared.inputs
+    texts: list[str] = []
+    for subsets in (inputs.test or {}).values():
+        texts += sts_pairs.sentences(subsets)
+    for task in inputs.transfer:
+        texts += task.texts
+    texts = list(dict.fromkeys(texts))
+    if not texts:
+        return 0.0
+    model = EvaluatedModel.of(prepared.encoder.with_normalize(False))
+    sample = texts[:: max(1, len(texts) // SAMPLE_TEXTS)]
+    model.encode(sample[:8])  # the first pass takes longer than others
+    began = time.perf_counter()
+    model.encode(sample)
+    seconds = (time.perf_counter() - began) * _letters(texts) / _letters(sample)
+    if inputs.transfer:
+        seconds += _classifier_seconds(inputs.transfer, model)
+    return seconds
+
+
+def _classifier_seconds(tasks: Sequence[TransferTask], model: EvaluatedModel) -> float:
+    """Estimate how long the classifiers of transfer tasks take, from those on a sample of the smallest task."""
+    smallest = min(tasks, key=_work)
+    sample = replace(smallest, examples=smallest.examples.of_every(max(1, _rows(smallest) // SAMPLE_EXAMPLES)))
+    vectors = model.encode(sample.texts)
+    began = time.perf_counter()
+    transfer.score(transfer.PROTOCOLS[sample.protocol], sample.examples, vectors)
+    seconds = time.perf_counter() - began
+    return seconds * sum(map(_work, tasks)) / _work(sample)
+
+
+def _work(task: TransferTask) -> int:
+    """Return what the time of a task's classifiers grows with: their number, their examples and their features."""
+    trained = transfer.classifiers(transfer.PROTOCOLS[task.protocol], task.examples)
+    first_split = next(iter(task.examples.splits.values()))
+    return trained * _rows(task) * len(first_split[0].texts)
+
+
+def _rows(task: TransferTask) -> int:
+    """Return the number of examples that are trained on."""
+    return len(next(iter(task.examples.splits.values())))
+
+
+def _letters(texts: Sequence[str]) -> int:
+    return sum(map(len, texts))

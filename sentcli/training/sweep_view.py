@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -37,10 +37,12 @@ class SweepView:
     Args:
         runs: of the sweep.
         views: closes the view of the run that is shown.
+        finished: the names of the runs that have finished before.
     """
 
-    def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
+    def __init__(self, runs: list[SweepRun], views: ExitStack, finished: Collection[str]) -> None:
         self.runs = runs
+        self.finished_before = finished
         self.views = views
         self.said: dict[str, float] = {}
         self.began: dict[str, float] = {}
@@ -53,7 +55,9 @@ class SweepView:
         left = ""
         if earlier:
             of_one = (now - earlier[0]) / len(earlier)
-            runs_left = len(self.runs) - self.runs.index(run)
+            runs_left = 0
+            for other in self.runs[self.runs.index(run) :]:
+                runs_left += other is run or other.name not in self.finished_before
             time_left = duration(of_one * runs_left)
             left = f"; about {time_left} left, if all take as long as so far"
         self.began.setdefault(run.name, now)

@@ -143,10 +143,11 @@ def train(
         )
         if evaluation.check_start:
             return check_start(request)
+        results = runs.results or output / RESULTS_FILE
         if runs.dry_run:
-            return dry_run(request, sweep)
+            return dry_run(request, sweep, results)
         if sweep.points:
-            return run_many(request, sweep, runs.results or output / RESULTS_FILE, cluster)
+            return run_many(request, sweep, results, cluster)
         return run_one(request)
 
 

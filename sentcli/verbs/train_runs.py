@@ -37,16 +37,19 @@ def check_start(request: TrainRequest) -> Result:
     return Result.of(record, [check.table()], verdict=check.sentence(), exit_code=exit_code)
 
 
-def dry_run(request: TrainRequest, varied: Sweep) -> Result:
-    """Say what a run or the runs of a sweep will take."""
+def dry_run(request: TrainRequest, varied: Sweep, results: Path) -> Result:
+    """Say what a run or the runs of a sweep, whose results go into a file, will take."""
     from sentcli.training.dry_run import MEASURED_STEPS, estimate_training
     from sentcli.training.planned import planned_runs
+    from sentcli.training.records import read_results
 
     clock = Clock()
     runs: list[SweepRun] = []
+    records: dict[str, Any] = {}
     if varied.points:
         runs = planned_runs(request, varied)
-    estimate = estimate_training(request, runs)
+        records = read_results(results)
+    estimate = estimate_training(request, runs, records)
     protocol = {"dry_run": True, "measured_steps": MEASURED_STEPS}
     facts = environment(request.device, None)
     record = Record("train", request.model, protocol, estimate.to_dict(), facts, clock.seconds)
@@ -134,7 +137,9 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     clock = Clock()
     begun = Record("train", request.model)
     names = {run.name for run in planned}
-    replaced = read_results(results) if request.log.overwrite else {}
+    there = read_results(results)
+    replaced = there if request.log.overwrite else {}
+    finished = {str(record.get("run")) for key, record in there.items() if key not in replaced}
 
     def so_far() -> dict[str, Any]:
         done = 0
@@ -144,7 +149,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
 
     interrupted = kept_if_interrupted(begun, clock, so_far)
     with interrupted, console.resumable(request.output), ExitStack() as shown:
-        view = SweepView(planned, shown)
+        view = SweepView(planned, shown, finished)
         if cluster.ray is None:
             ran = sweep.run_all(planned, results, view)
         else:

@@ -3,6 +3,7 @@
 import json
 import re
 import statistics
+from contextlib import ExitStack, nullcontext
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from filelock import FileLock
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.transfer_data import AVERAGED
-from sentcli.training import sweep, sweep_file
+from sentcli.training import sweep, sweep_file, sweep_view
 from sentcli.training.data import Subset, read_corpus
 from sentcli.training.records import append_record, map_numbers, read_results, summarize
 from sentcli.training.request import TrainRequest
@@ -27,16 +28,6 @@ def train(invoke, model, text, out, *options, check=0):
 
 def records(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-@pytest.fixture
-def grid(tmp_path):
-    path = tmp_path / "sweep.toml"
-    path.write_text(
-        'seeds = [1, 2]\n[[grid]]\nmethod = ["simcse", "informin-cl"]\ntemperature = 0.1\n'
-        '[[grid]]\nmethod = "simcse"\nlearning_rate = [1e-3, 3e-3]\n'
-    )
-    return path
 
 
 @pytest.mark.slow
@@ -506,13 +497,14 @@ def test_a_value_of_a_run_is_no_list_and_no_other_type(tmp_path, tiny_bert, text
         sweep.plan(TrainRequest("simcse", str(tiny_bert), [str(text)], tmp_path / "out"), points, [1])
 
 
-def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(invoke, tiny_bert, text, dev, tmp_path, grid):
-    options = ["--sweep", grid, "--eval-data", dev, "--dry-run", "--json", "-"]
-    done = train(invoke, tiny_bert, text, tmp_path / "out", *options)
-    found = json.loads(done.stdout)["results"]
-    assert (found["runs"], found["steps"], found["finished"]) == (8, 16, 0)
-    assert {kind["runs"] for kind in found["kinds"]} == {4, 2} and not (tmp_path / "out").exists()
-    assert found["seconds"] == pytest.approx(sum(kind["runs"] * kind["seconds"] for kind in found["kinds"]))
-    assert all(kind["seconds"] > 0 and kind["evaluations"] == 2 for kind in found["kinds"])
-    one = train(invoke, tiny_bert, text, tmp_path / "out", "--method", "simcse", "--dry-run", "--json", "-")
-    assert json.loads(one.stdout)["results"]["runs"] == 1 and not (tmp_path / "out").exists()
+def test_the_time_left_is_that_of_runs_that_are_still_to_be_made(tiny_bert, text, tmp_path, monkeypatch, capsys):
+    request = TrainRequest("simcse", str(tiny_bert), [str(text)], tmp_path / "out")
+    runs = sweep.plan(request, [{}], [1, 2, 3, 4, 5])
+    clock = iter([0.0, 60.0])
+    monkeypatch.setattr(sweep_view.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(sweep_view, "training", lambda prepared: nullcontext())
+    with ExitStack() as views:
+        view = sweep_view.SweepView(runs, views, finished={"seed=3", "seed=5"})
+        view.starts(runs[0], None)
+        view.starts(runs[1], None)
+    assert "0:02:00 left" in capsys.readouterr().err  # of two runs of a minute, and not of four
