@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
 from sentcli.methods.heads import NoHead
 from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
@@ -265,6 +265,9 @@ class TrainingModel(nn.Module):
         """Return the weighted sum of the objectives and each unweighted term.
 
         Only objectives with networks of their own are computed in half precision.
+
+        Raises:
+            SentcliError: if an objective returns something else than one number, or nothing has a gradient.
         """
         terms = {}
         for name, objective in self.objectives.items():
@@ -274,11 +277,19 @@ class TrainingModel(nn.Module):
         weighted = []
         for name, term in terms.items():
             weighted.append(self.weights[name] * term)
-        return torch.stack(weighted).sum(), terms
+        total = torch.stack(weighted).sum()
+        if torch.is_grad_enabled() and not total.requires_grad:
+            places = "; ".join(f"{name}: {_place_of(objective)}" for name, objective in self.objectives.items())
+            raise SentcliError(
+                f"the loss has no gradient, so that nothing can be learned ({places}): what it returns does not depend "
+                "on the vectors, as after detach() or item()"
+            )
+        return total, terms
 
     def _on_all_dimensions(self, objective: Loss, views: Views) -> Tensor:
         """Return an objective on whole vectors, or with `Matryoshka` its weighted sum with that on first dimensions."""
         term = objective(views)
+        _check_term(objective, term)
         for dimensions, weight in self.method.matryoshka.parts():
             term = term + weight * objective(views.truncated(dimensions))
         return term
@@ -403,6 +414,29 @@ class TrainingModel(nn.Module):
                     file_name = f"{file_name}-{name}"
                 parts[file_name] = objective.trained_part()
         return parts
+
+
+def _check_term(objective: Loss, term: Any) -> None:
+    """Refuse what an objective returns unless it is one real number as a tensor."""
+    if isinstance(term, Tensor) and term.dim() == 0 and term.is_floating_point():
+        return
+    found = type(term).__name__
+    if isinstance(term, Tensor):
+        found = f"a tensor {list(term.shape)} of {str(term.dtype).removeprefix('torch.')}"
+    raise SentcliError(
+        f"{_place_of(objective)}: an objective returns one real number, a tensor without dimensions such as "
+        f"losses.mean(), and this returns {found}"
+    )
+
+
+def _place_of(objective: Loss) -> str:
+    """Return the file and the line where an objective is computed."""
+    kind: Any = type(objective)
+    function = getattr(kind, "forward", None) or kind.__call__
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return type(objective).__name__
+    return f"{code.co_filename}, line {code.co_firstlineno}"
 
 
 def _rows(inputs: Inputs, first: int, end: int) -> Inputs:

@@ -165,6 +165,32 @@ def test_an_error_at_a_step_names_the_line(invoke, tiny_bert, text, tmp_path, ba
     assert re.search(f"barlow.py, line {line}: NameError: .*'frist'", " ".join(result.stderr.split()))
 
 
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("loss.expand(8)", r"a tensor \[8\]"),
+        ("loss[None]", r"a tensor \[1\]"),
+        ("float(loss)", "float"),
+        ("None", "NoneType"),
+        ("(loss, loss)", "tuple"),
+        ("loss.long()", "int64"),
+        ("loss.detach()", "no gradient"),
+        ("loss.new_tensor(loss.item())", "no gradient"),
+    ],
+)
+def test_what_an_objective_returns_is_one_number_with_a_gradient(
+    invoke, tiny_bert, text, tmp_path, barlow, returned, said
+):
+    source = barlow.read_text()
+    before = "return barlow_twins_loss(views.projected[0], views.projected[1], self.redundancy)"
+    assert before in source
+    changed = f"loss = {before.removeprefix('return ')}\n        return {returned}"
+    barlow.write_text(source.replace(before, changed))
+    line = next(n for n, text in enumerate(source.splitlines(), 1) if "def __call__" in text)
+    result = invoke(*call(barlow, tiny_bert, text, tmp_path / "m"), check=1)
+    assert re.search(f"barlow.py, line {line}.*{said}|{said}.*barlow.py, line {line}", " ".join(result.stderr.split()))
+
+
 def test_a_changed_file_takes_the_place_of_its_earlier_version(barlow):
     first = load_method_file(barlow)
     barlow.write_text(barlow.read_text().replace("redundancy: Positive = 5e-3", "redundancy: Positive = 4e-3"))
