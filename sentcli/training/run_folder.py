@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -46,6 +46,8 @@ IN_PROGRESS = (METRICS_FILE, IDENTITY_FILE, LOCK_FILE, "best-*.safetensors", "ch
 OWN_FILES = OwnFiles((*MODEL_FILES, *IN_PROGRESS, CONFIG_FILE, FAILED_BATCH, HEAD_FOLDER, ".tmp*", "best.safetensors"))
 """The files that a run leaves in its folder."""
 
+LENGTHS = ("settings.max_steps ", "settings.epochs ")
+"""How a difference begins that is one of the length of a run alone."""
 MOST_DIFFERENCES = 6
 """How many differences between two runs a message names."""
 
@@ -208,11 +210,12 @@ class RunFolder:
             environment = identity.pop(ENVIRONMENT_KEY, {})
             differences = differences_of(identity, self.identity)
             if differences:
+                advice = self._how_to_go_on(path, differences)
                 shown = differences[:MOST_DIFFERENCES]
                 others = len(differences) - len(shown)
                 if others:
                     shown.append(f"and {others} more")
-                raise InputError(f"--resume: {path} holds another run: {'; '.join(shown)}")
+                raise InputError(f"--resume: {path} holds another run: {'; '.join(shown)}{advice}")
             self._resume()
             now = {key: self.environment.get(key) for key in environment}
             differences = differences_of(environment, now)
@@ -225,6 +228,16 @@ class RunFolder:
             write_json(self.path / IDENTITY_FILE, {**self.identity, ENVIRONMENT_KEY: self.environment})
         if not goes_on:  # after the identity, without which what a kill leaves would be no run
             self.metrics = (self.path / METRICS_FILE).open("w", encoding="utf-8")
+
+    def _how_to_go_on(self, path: Path, differences: Sequence[str]) -> str:
+        """Return what to do where a run differs from the one in the folder in its length alone."""
+        for difference in differences:
+            if not difference.startswith(LENGTHS):
+                return ""
+        before = ""
+        if not (self.path / WEIGHTS_FILE).exists():
+            before = "the schedule of its learning rate ends where it was begun to end: finish it as it was, then "
+        return f". To train longer: {before}train the model further, -m {path} with another -o"
 
     def _resume(self) -> None:
         if (self.path / WEIGHTS_FILE).exists():

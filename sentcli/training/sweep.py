@@ -69,6 +69,11 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
     """
     if is_first():
         empty = request.output.is_dir() and not any(request.output.iterdir())
+        if request.output.is_dir() and not (empty or request.log.overwrite or request.log.resume):
+            raise InputError(
+                f"{request.output} exists; --resume makes the runs that it lacks, --overwrite all of them anew; or "
+                "choose another -o"
+            )
         check_output(request.output, overwrite=request.log.overwrite or empty, resume=request.log.resume, folder=True)
         if (request.output / IDENTITY_FILE).exists():
             raise InputError(f"{request.output} is the folder of one run, not of several; choose another -o")

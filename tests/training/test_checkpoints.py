@@ -377,3 +377,17 @@ def test_the_disk_has_room_for_what_a_run_has_at_its_end(invoke, tiny_bert, text
     command = ("train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--batch-size", 8)
     invoke(*command, *options, check=0)
     assert 0.9 * written[0] < stated[0] <= written[0]
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_another_length_says_how_to_train_longer(invoke, tiny_bert, text, tmp_path, monkeypatch, finished):
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    if finished:
+        invoke(*call, check=0)
+    else:
+        interrupted(monkeypatch, invoke, 6, *call)
+    longer = invoke(*call, "--max-steps", 40, "--resume", check=2)
+    said = " ".join(longer.stderr.split())
+    assert f"-m {tmp_path}/m" in said and ("finish" in said) != finished
+    other = invoke(*call, "--max-steps", 40, "--seed", 7, "--resume", check=2)
+    assert "-m " not in other.stderr

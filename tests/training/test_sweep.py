@@ -508,3 +508,9 @@ def test_the_time_left_is_that_of_runs_that_are_still_to_be_made(tiny_bert, text
         view.starts(runs[0], None)
         view.starts(runs[1], None)
     assert "0:02:00 left" in capsys.readouterr().err  # of two runs of a minute, and not of four
+
+
+def test_a_sweep_that_is_there_names_resume(invoke, tiny_bert, text, tmp_path):
+    command = ("--method", "simcse", "--seeds", "1,2")
+    train(invoke, tiny_bert, text, tmp_path / "out", *command)
+    assert "--resume" in train(invoke, tiny_bert, text, tmp_path / "out", *command, check=2).stderr
