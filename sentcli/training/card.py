@@ -9,6 +9,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.methods.citations import citation
 from sentcli.model import cards
 from sentcli.model.spec import EncoderSpec
+from sentcli.training.departures import in_words, source_of
 from sentcli.training.observer import collapse, dev_scores, score_text
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     cited = citation(method["name"])
     if cited:
         citing = f"{cards.CITATION}\n```bibtex\n{cited}\n```\n"
+    departing = in_words(config["departures"], source_of(method["recipe"], method["title"]))
+    if departing:
+        departing = f" The run {departing}."
     name = config["start_model"]["name"]
     return f"""---
 {_head(config, start, request)}
@@ -97,7 +101,7 @@ training data apply.
 ## Training
 
 {results["steps"]} steps of {settings.get("batch_size", sentences)} rows; the files have {sentences}.
-{results["sentences_per_second"]:.0f} sentences/s on {config["environment"]["device"]}.
+{results["sentences_per_second"]:.0f} sentences/s on {config["environment"]["device"]}.{departing}
 
 {files}
 

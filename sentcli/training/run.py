@@ -22,6 +22,7 @@ from sentcli.model.cards import public_name, without_folders
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
 from sentcli.training.card import model_card
+from sentcli.training.departures import departures
 from sentcli.training.dev import dev_values
 from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
 from sentcli.training.observer import DevScores, OtherStart, TrainResult
@@ -279,6 +280,7 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
     facts |= {
         "encoder": encoder.describe(),
         "settings": asdict(settings) if method.fit is None else {},
+        "departures": departures(request),
         "data": list(prepared.corpus.files),
         "blank_rows": prepared.corpus.blank,
         "results": result.to_dict(),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.remaining import Remaining
+from sentcli.training.departures import departures, in_words, source_of
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer, OtherStart, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
+    from sentcli.training.request import TrainRequest
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
@@ -27,6 +29,9 @@ REMEDY = (
     "sentences"
 )
 """The advice where training does not help."""
+LITTLE = 1e-4
+"""A loss over the sentences of a batch below which next to nothing is learned: so small is the probability that is
+given to wrong ones, and with it the gradient."""
 LOG_EVERY = 100
 """Steps between two lines if there is no live table; slow steps have one every `console.EVERY` seconds."""
 
@@ -39,17 +44,27 @@ class TrainingView:
         sets: the dev sets.
         live: the live table on a terminal.
         progress: the bar below it.
+        in_batch: the names of the terms whose negatives are the other sentences of the batch.
     """
 
     def __init__(
-        self, trackers: Sequence[Observer], sets: Sequence[DevSet] = (), live: Any = None, progress: Any = None
+        self,
+        trackers: Sequence[Observer],
+        sets: Sequence[DevSet] = (),
+        live: Any = None,
+        progress: Any = None,
+        in_batch: Collection[str] = (),
     ) -> None:
+        self.in_batch = in_batch
         self.trackers = trackers
         self.sets = sets
         self.live = live
         self.progress = progress
         self.values: dict[str, float] = {}
         self.shares: dict[str, float] = {}
+        """The shares of the gradient that were measured last, at the step `shares_step`."""
+        self.shares_step = 0
+        self.step_shown = 0
         self.dev = ""
         self.said = time.monotonic()
         self.remaining: Remaining | None = None
@@ -77,7 +92,12 @@ class TrainingView:
     def step(self, info: StepInfo) -> None:
         """Show loss, terms, shares and speed."""
         self.values = info.values
-        self.shares = info.shares or self.shares
+        self.step_shown = info.step
+        if info.shares:
+            self.shares = info.shares
+            self.shares_step = info.step
+        if info.step == 1:
+            self._warn_of_little_to_learn(info.values)
         if info.spread is not None:
             self._warn_of_collapse(info.step, collapsed=info.has_collapsed)
         if self.remaining is None:  # what was done before `--resume` says nothing about the speed
@@ -98,6 +118,16 @@ class TrainingView:
         for tracker in self.trackers:
             tracker.step(info)
 
+    def _warn_of_little_to_learn(self, values: Mapping[str, float]) -> None:
+        """Say that the start has solved the task of a term already, whose gradient is then about as small as it is."""
+        for name in self.in_batch:
+            if values[name] < LITTLE:
+                console.warn(
+                    f"{name} is {loss_text(values[name])} at the first step: the start tells the sentences of a batch "
+                    "apart already, so that there is next to nothing to learn; a larger --batch-size, a higher "
+                    f"--set {name}.temperature, or pairs with hard negatives (sentcli data mine) are harder"
+                )
+
     def _warn_of_collapse(self, step: int, *, collapsed: bool) -> None:
         """Say once that the vectors of all texts have become equal."""
         if collapsed and not self.has_collapsed:
@@ -112,8 +142,14 @@ class TrainingView:
         for name, value in values.items():
             term = f"{name} {loss_text(value)}"
             if name in self.shares and len(self.shares) > 1:
-                term += f" ({self.shares[name]:.0%} of the gradient)"
+                term += f" ({self.shares[name]:.0%} of the gradient{self._when_measured()})"
             yield term
+
+    def _when_measured(self) -> str:
+        """Return at which step the shares were measured, if it is not the one that is shown."""
+        if self.shares_step == self.step_shown:
+            return ""
+        return f" at step {self.shares_step}"
 
     def scored(self, step: int, values: Mapping[str, float | None], best: bool) -> None:
         """Print the numbers of an evaluation."""
@@ -155,7 +191,7 @@ class TrainingView:
         table = RichTable(box=None, padding=(0, 2), show_edge=False)
         table.add_column("term", min_width=18)
         table.add_column("value", justify="right")
-        table.add_column("share of the gradient", justify="right")
+        table.add_column(f"share of the gradient{self._when_measured()}", justify="right")
         for name, value in self.values.items():
             share = ""
             if name in self.shares:
@@ -182,7 +218,7 @@ def training(prepared: Prepared, *, finished: bool = False) -> Iterator[Training
         output = prepared.request.output
         names = prepared.request.log.log_to or []
         trackers = [stack.enter_context(track(name, output, prepared.identity())) for name in names]
-        yield TrainingView(trackers, prepared.inputs.dev, live, progress)
+        yield TrainingView(trackers, prepared.inputs.dev, live, progress, _in_batch(prepared.method))
 
 
 def _introduce(prepared: Prepared) -> None:
@@ -215,12 +251,27 @@ def _introduce(prepared: Prepared) -> None:
     busy = busy_note(torch.get_num_threads()) if prepared.steps >= LOG_EVERY else None
     if busy is not None:
         console.note(busy)
-    for reading in prepared.corpus.readings:
-        console.note(reading)
+    for note in filter(None, [_departing(request, method), *prepared.corpus.readings]):
+        console.note(note)
     for note in prepared.notes:
         console.warn(note)
     if prepared.corpus.blank:
         console.warn(f"{prepared.corpus.blank} blank rows were left out")
+
+
+def _in_batch(method: Method) -> list[str]:
+    """Return the names of the terms whose negatives are the other sentences of the batch."""
+    from sentcli.objectives import InBatchNegatives
+
+    return [name for name, objective in method.objectives.items() if isinstance(objective, InBatchNegatives)]
+
+
+def _departing(request: TrainRequest, method: Method) -> str:
+    """Return a clause on the settings that are not those of the recipe or of the method; empty if all are."""
+    recipe = None
+    if request.recipe is not None:
+        recipe = request.recipe.name
+    return in_words(departures(request), source_of(recipe, method.title))
 
 
 def _title_with_terms(method: Method) -> str:
