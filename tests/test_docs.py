@@ -1,9 +1,10 @@
-"""The pages of the documentation: all stand in the navigation of the site, and the first one names every command."""
+"""The pages of the documentation: all stand in the navigation, and commands print the numbers that they show."""
 
 import tomllib
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 from typer.main import get_command
 
 from sentcli.cli.app import app
@@ -42,3 +43,57 @@ def test_a_link_to_a_file_that_is_not_there_is_dead(tmp_path, monkeypatch):
     links = '<a href="../there.png#x"></a> <a href=#top> <a href="https://e.org/x"> <img alt="" src="gone.png">'
     (tmp_path / "below" / "page.html").write_text(links, "utf-8")
     assert list(import_module("make_site").dead_links(tmp_path)) == ["below/page.html: gone.png"]
+
+
+@pytest.fixture
+def numbers(monkeypatch):
+    """The script that runs again what pages show."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    return import_module("check_numbers")
+
+
+PAGE = """# A page
+
+<!-- printed within {within}, in seconds
+echo "step 3: dev 86.72 (best so far)"
+echo '{{"step": 1, "loss": 0.12412, "sentences_per_second": 3.2, "other": 7}}'
+-->
+This printed
+
+```text
+{{"step": 1, "loss": 0.124,
+ "sentences_per_second": 9}}
+step 3: dev {score} ...
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("within", "score", "problems"),
+    [("0.01", "86.73", 0), ("0.01", "86.75", 1), ("0.1", "86.75", 0), ("1 %", "86.0", 0), ("0.1 %", "86.0", 1)],
+)
+def test_numbers_of_a_page_are_compared_within_its_tolerance(numbers, tmp_path, within, score, problems):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.format(within=within, score=score))
+    (printed,) = numbers.printed_in(page)
+    assert len(printed.problems(numbers.output_of(printed, tmp_path))) == problems
+
+
+def test_a_mark_of_another_form_is_no_check_that_is_left_out(numbers, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.format(within="some", score="1.0"))
+    with pytest.raises(ValueError, match=r"page\.md"):
+        numbers.printed_in(page)
+
+
+@pytest.mark.parametrize(
+    "minutes", [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.deep)]
+)
+def test_commands_print_the_numbers_of_the_pages(numbers, minilm, data, minutes):
+    compared = 0
+    for page in sorted(DOCS.rglob("*.md")):
+        for printed in numbers.printed_in(page):
+            if printed.takes_minutes == minutes:
+                assert printed.problems(numbers.output_of(printed, data.resolve())) == []
+                compared += 1
+    assert compared >= 2
