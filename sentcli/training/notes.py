@@ -23,7 +23,7 @@ def data_notes(request: TrainRequest, method: Method, inputs: RunInputs) -> list
     """Return notes about rows of the test sets, unused labels, the range of the scores, or repeated sentences."""
     corpus = inputs.corpus
     objectives = method.objectives
-    notes = []
+    notes = list(corpus.notes)
     if inputs.leaked:
         remedy = " and were left out" if request.data.no_leak else "; --no-leak leaves them out"
         notes.append(f"{inputs.leaked} {corpus.unit} hold a text of the dev or test sets{remedy}")

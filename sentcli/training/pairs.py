@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
-from sentcli.io.labelled import LabelledTable, range_of, read_table
+from sentcli.io.labelled import NAMED_ROWS, LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import Kind, Layout, layouts
 from sentcli.io.labelled_records import columns_of, pair_files, task_name
 from sentcli.io.readers import ReadOptions, rows
@@ -39,8 +40,16 @@ class _Rows:
     """The texts of each row, and its score or class if there is one."""
     reading: str = ""
     """A sentence on how the table was read, as `LabelledTable.reading` has it."""
-    blank: int = 0
-    """The number of rows that were left out for an empty text."""
+    blank: list[str] = field(default_factory=list)
+    """The line and the column of each row that was left out for an empty text, ``line 7 (positive)``."""
+
+    def leave_out(self, table: LabelledTable, row: int, texts: Sequence[str]) -> bool:
+        """Leave a row out if one of the texts that stand first in it holds nothing; return whether it was left out."""
+        for column, text in zip(table.columns, texts, strict=False):
+            if not text.strip():
+                self.blank.append(f"{table.unit} {table.lines[row]} ({column.strip()})")
+                return True
+        return False
 
 
 def _corpus(
@@ -50,13 +59,13 @@ def _corpus(
     rows: list[tuple[Any, ...]] = []
     files = []
     row_counts = []
-    blank = 0
+    blank: list[str] = []
     readings = []
     for part in parts:
         rows += part.rows
         files.append((Path(part.name).name, part.path))
         row_counts.append(len(part.rows))
-        blank += part.blank
+        blank += [f"{Path(part.name).name} {place}" for place in part.blank]
         if part.reading:
             readings.append(part.reading)
     if not rows:
@@ -70,9 +79,10 @@ def _corpus(
     return TrainingSentences(
         texts=tuple(columns),
         files=file_facts(files, row_counts, chosen),
-        blank=blank,
+        blank=len(blank),
         scores=scores,
         readings=tuple(readings),
+        blank_places=tuple(blank[:NAMED_ROWS]),
     )
 
 
@@ -196,10 +206,8 @@ def read_classes(
     for name in files:
         table = read_table(name, kind=kind, fields=fields)
         part = _Rows(name, open_source(name).path, [], table.reading)
-        for *texts, label in zip(*table.texts, map(str, table.values or []), strict=True):
-            if _has_blank(texts):
-                part.blank += 1
-            else:
+        for number, (*texts, label) in enumerate(zip(*table.texts, map(str, table.values or []), strict=True)):
+            if not part.leave_out(table, number, texts):
                 part.rows.append((*texts, label))
         parts.append(part)
     corpus = _corpus(parts, subset, values=True)
@@ -211,15 +219,27 @@ def read_classes(
     return replace(corpus, scores=[numbers[label] for label in labels])
 
 
-def _has_blank(texts: Sequence[str]) -> bool:
-    """Tell whether one of some texts holds nothing but white space."""
-    return not all(text.strip() for text in texts)
+def negatives_of(files: Sequence[str], fields: str | None = None, kind: Kind | None = None) -> int:
+    """Return the number of columns of hard negatives in the table of anchors that has most of them."""
+    most = 0
+    for name in files:
+        layout = layout_of([name], fields, kind)
+        if layout is not None and layout.kind == "triplets":
+            most = max(most, len(layout.columns) - 2)
+    return most
 
 
 def read_anchors(
-    files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None, kind: Kind | None = None
+    files: Sequence[str],
+    *,
+    fields: str | None = None,
+    subset: Subset | None = None,
+    kind: Kind | None = None,
+    seed: int = 0,
 ) -> TrainingSentences:
-    """Read anchors, their positives and their hard negatives; rows with an empty text are left out and counted.
+    """Read anchors, their positives and their hard negatives; rows without an anchor or a positive are left out.
+
+    Rows may have different numbers of negatives: each gets as many as the row that has most, see `_fill_negatives`.
 
     Args:
         files: tables with the columns ``anchor``, ``positive`` and, if there are any, ``negative`` or ``negative_1``,
@@ -227,41 +247,100 @@ def read_anchors(
         fields: other names of the columns, as ``ANCHOR,POSITIVE[,NEGATIVE...]``.
         subset: which of the rows are trained on.
         kind: as for `layout_of`.
+        seed: draws the negatives of rows that have too few.
 
     Raises:
-        DataError: if a negative equals its positive, or the files have different numbers of negatives.
+        DataError: if a negative equals its positive.
     """
     parts: list[_Rows] = []
-    width = 0
     for name in files:
         layout = layout_of([name], fields, kind)
         if layout is not None and layout.kind not in ("pairs", "triplets"):
             raise DataError(name, f"{layout.holds}, while {files[0]} holds anchors")
         table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
-        width = width or len(table.texts)
-        if len(table.texts) != width:
-            message = f"{len(table.texts) - 2} columns of negatives, but {width - 2} in {files[0]}"
-            raise DataError(name, f"{message}; the tables of one training need the same columns")
         parts.append(_anchor_rows(name, table))
-    return _corpus(parts, subset)
+    notes = _fill_negatives(parts, negatives_of(files, fields, kind), seed)
+    return replace(_corpus(parts, subset), notes=notes)
+
+
+NEGATIVES_STREAM = 2**31 + 2
+"""Sets the random numbers that draw negatives apart from those of order, views and subsets."""
+
+
+def _fill_negatives(parts: Sequence[_Rows], count: int, seed: int) -> tuple[str, ...]:
+    """Give each row of anchor, positive and negatives as many negatives as there are columns, and say what was drawn.
+
+    A group of training has one size in FlagEmbedding: a row with fewer negatives has some of its own several times, and
+    for a row without any its documentation advises to draw texts of the corpus, which are the positives and negatives
+    of all rows here (`train_group_size`, FlagEmbedding 1.3, ``AbsDataset.py``). It draws anew for each step, and here a
+    row keeps what was drawn.
+
+    Args:
+        parts: the rows of each file, which are changed.
+        count: the number of negatives.
+        seed: of the run.
+    """
+    generator = np.random.default_rng([seed, NEGATIVES_STREAM])
+    pool: dict[str, None] = {}
+    positives: dict[str, set[str]] = defaultdict(set)
+    for anchor, positive, *negatives in _all_rows(parts):
+        pool.update(dict.fromkeys((positive, *negatives)))
+        positives[anchor].add(positive)
+    texts = list(pool)
+    fewer = 0
+    none = 0
+    for part in parts:
+        for number, (anchor, positive, *negatives) in enumerate(part.rows):
+            missing = count - len(negatives)
+            if not missing:
+                continue
+            if negatives:
+                fewer += 1
+                repeats = np.resize(generator.permutation(len(negatives)), missing)
+                added = [negatives[repeat] for repeat in repeats]
+            else:
+                none += 1
+                added = _drawn(texts, {anchor, *positives[anchor]}, missing, generator)
+            part.rows[number] = (anchor, positive, *negatives, *added)
+    notes = []
+    if fewer:
+        notes.append(f"{fewer:,} rows have fewer than {count} negatives: some of theirs count several times")
+    if none:
+        notes.append(f"{none:,} rows have no negative: texts of other rows were drawn for them")
+    return tuple(notes)
+
+
+def _drawn(texts: Sequence[str], left_out: set[str], count: int, generator: np.random.Generator) -> list[str]:
+    """Return texts that were drawn, each once if there are enough of them.
+
+    Raises:
+        InputError: if all of them are left out.
+    """
+    drawn: list[str] = []
+    for number in generator.permutation(len(texts)):
+        if texts[number] not in left_out:
+            drawn.append(texts[number])
+        if len(drawn) == count:
+            return drawn
+    if not drawn:
+        raise InputError("a row has no negative, and there is no other text that could be drawn for it")
+    return list(islice(cycle(drawn), count))
 
 
 def _anchor_rows(name: str, table: LabelledTable) -> _Rows:
-    """Return the rows of a table of anchors that have no empty text.
+    """Return the rows of a table that have an anchor and a positive, with the negatives that they have.
 
     Raises:
         DataError: if a negative equals its positive.
     """
     part = _Rows(name, open_source(name).path, [], table.reading)
-    for number, texts in enumerate(zip(*table.texts, strict=True)):
-        if _has_blank(texts):
-            part.blank += 1
+    for number, (anchor, positive, *negatives) in enumerate(zip(*table.texts, strict=True)):
+        if part.leave_out(table, number, (anchor, positive)):
             continue
-        _, positive, *negatives = texts
         if positive in negatives:
             column = table.columns[2 + negatives.index(positive)]
             raise table.error(number, f"{column} is equal to {table.columns[1]}")
-        part.rows.append(texts)
+        part.rows.append((anchor, positive, *filter(str.strip, negatives)))
     return part
 
 

@@ -205,7 +205,7 @@ def _introduce(prepared: Prepared) -> None:
     for note in prepared.notes:
         console.warn(note)
     if prepared.corpus.blank:
-        console.warn(f"{prepared.corpus.blank} blank rows were left out")
+        console.warn(prepared.corpus.left_out)
 
 
 def _title_with_terms(method: Method) -> str:
