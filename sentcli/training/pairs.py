@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
-from sentcli.io.labelled import NAMED_ROWS, LabelledTable, range_of, read_table
+from sentcli.io.labelled import NAMED_ROWS, SCORE_RANGES, LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import Kind, Layout, layouts
 from sentcli.io.labelled_records import columns_of, pair_files, task_name
 from sentcli.io.readers import ReadOptions, rows
@@ -40,8 +40,15 @@ class _Rows:
     """The texts of each row, and its score or class if there is one."""
     reading: str = ""
     """A sentence on how the table was read, as `LabelledTable.reading` has it."""
+    table: LabelledTable | None = None
+    """The table that scored pairs come from, whose rows these are."""
     blank: list[str] = field(default_factory=list)
     """The line and the column of each row that was left out for an empty text, ``line 7 (positive)``."""
+
+    def score_error(self, row: int, problem: str) -> DataError:
+        """Return the error that names the line of a scored pair, which is given by its position from 0."""
+        assert self.table is not None
+        return self.table.error(row, problem)
 
     def leave_out(self, table: LabelledTable, row: int, texts: Sequence[str]) -> bool:
         """Leave a row out if one of the texts that stand first in it holds nothing; return whether it was left out."""
@@ -148,15 +155,55 @@ def _range_of_scores(parts: Sequence[_Rows]) -> tuple[float, float]:
     """Return the range of the scores: that of STS-B for its own files, else the first usual one that holds them all."""
     if all(Path(part.name).name == sts_pairs.STSB_TRAIN.name for part in parts):
         return STSB_RANGE
-    return range_of([row[-1] for row in _all_rows(parts)])
+    scores = [row[-1] for row in _all_rows(parts)]
+    found = range_of(scores)
+    _refuse_far_scores(parts, np.array(scores), found)
+    return found
+
+
+LARGEST_GAP = 0.9
+"""The share of the range of all scores that may lie between two neighbours: beyond it, few scores squash the others."""
+FEW = 0.1
+"""The share of the rows up to which scores are few; in an unusual range fewer than half are."""
+
+
+def _refuse_far_scores(parts: Sequence[_Rows], scores: npt.NDArray[np.float64], found: tuple[float, float]) -> None:
+    """Refuse scores that lie so far from most others that these become nearly one, as a 999 for a missing score.
+
+    Args:
+        parts: the rows of each file.
+        scores: all scores ``[n]``.
+        found: the range that is taken for them; the usual ones up to 5 may be filled at both ends alone.
+
+    Raises:
+        DataError: which names the first of them with its line.
+    """
+    ordered = np.sort(scores)
+    gaps = np.diff(ordered)
+    below = int(gaps.argmax()) + 1
+    if gaps[below - 1] <= LARGEST_GAP * (ordered[-1] - ordered[0]):
+        return
+    few, most = sorted((ordered[:below], ordered[below:]), key=len)
+    is_usual = found in SCORE_RANGES
+    if most[0] == most[-1] or range_of(most.tolist()) == found:
+        return
+    if is_usual and (found[1] <= 5 or len(few) > FEW * len(scores)):
+        return
+    for part in parts:
+        for row, (_, _, score) in enumerate(part.rows):
+            if few[0] <= score <= few[-1]:
+                raise part.score_error(
+                    row,
+                    f"score {score:g} is far from the others, of which most lie between {most[0]:g} and {most[-1]:g}: "
+                    f"correct it or remove the row; --score-range {ordered[0]:g},{ordered[-1]:g} takes it as it is",
+                )
 
 
 def _check_scores(part: _Rows, low: float, high: float) -> None:
     """Refuse scores outside of a range."""
-    for number, (_, _, score) in enumerate(part.rows, 1):
+    for row, (_, _, score) in enumerate(part.rows):
         if not low <= score <= high:
-            message = f"score {score:g} is not between {low:g} and {high:g}"
-            raise DataError(part.name, message, line=number, unit="pair")
+            raise part.score_error(row, f"score {score:g} is not between {low:g} and {high:g}")
 
 
 def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None = None) -> Layout | None:
@@ -458,4 +505,4 @@ def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | 
         reading = table.reading
     scores = map(float, (table.values or [])[:limit])
     rows = list(zip(*table.texts, scores, strict=False))
-    return _Rows(name, source.path, rows, reading)
+    return _Rows(name, source.path, rows, reading, table)

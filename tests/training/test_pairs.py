@@ -14,7 +14,7 @@ import torch
 from sentcli import SentenceEncoder
 from sentcli.methods.views import Crops
 from sentcli.training.data import TrainingSentences
-from sentcli.training.pairs import read_anchors
+from sentcli.training.pairs import read_anchors, read_pairs
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_set
 from tests.tolerance import VECTORS, rounding
@@ -587,3 +587,59 @@ def test_rows_that_lack_a_text_are_named_with_their_lines(invoke, tiny_bert, tmp
     result = train(invoke, data, tiny_bert, tmp_path / "m", "--batch-size", 6, "--max-steps", 1)
     assert re.search(r"data\.csv line 4 \(anchor\), data\.csv line 7 \(positive\)", said(result))
     assert json.loads((tmp_path / "m" / "sentcli.json").read_text())["blank_rows"] == 2
+
+
+# Scores that squash the others
+
+
+@pytest.mark.parametrize(("odd", "fitting"), [("1e9", "0,1e9"), ("-999", "-999,5"), ("-99", "-99,5"), ("99", "0,99")])
+def test_a_score_far_from_the_others_is_refused_with_its_line(invoke, tiny_bert, tmp_path, odd, fitting):
+    rows = [(f"the {noun}", f"a {noun}", i % 6) for i, noun in enumerate(NOUNS)]
+    rows[4] = ("the car", "a car", odd)
+    data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
+    options = ("--method", "sts-regression", "-m", tiny_bert, "--data", data, "--batch-size", 4, "--max-steps", 1)
+    refused = invoke("train", *options, "-o", tmp_path / "m", check=2)
+    assert re.search(r"scored\.csv, line 6: .*--score-range", said(refused))
+    invoke("train", *options, "-o", tmp_path / "m", f"--score-range={fitting}", check=0)
+    outside = invoke("train", *options, "-o", tmp_path / "n", "--score-range", "0,5", check=2)
+    assert "scored.csv, line 6: " in said(outside)
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        ([0, 120], (0, 120)), ([107, 107, 107, 112], (107, 112)), ([0, 20, 40, 60, 80, 120], (0, 120)),
+        ([1, 2, 4, 8, 16, 32, 64, 128], (1, 128)), ([0, 1, 2, 97, 98, 99], (0, 100)), ([0.01, 0.02, 0.99], (0, 1)),
+        ([0.9] * 9 + [0.95, -1], (-1, 1)), ([0, 0.1] * 10 + [5], (0, 5)), ([0, 0.1] * 3 + [5], (0, 5)),
+    ],
+)  # fmt: skip
+def test_scores_that_are_spread_in_another_way_are_taken(tmp_path, scores, found):
+    rows = [(f"a {i}", f"b {i}", score) for i, score in enumerate(scores)]
+    data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
+    corpus, _ = read_pairs([str(data)])
+    assert corpus.score_range == found
+
+
+# Sentences that repeat
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [("mlm", None), ("simcse", "mask_duplicates"), ("ct", "analyze duplicates"), ("mirror-bert", "mask_duplicates")],
+)
+def test_repeated_sentences_are_said_where_they_are_negatives(invoke, tiny_bert, tmp_path, method, words):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"the {noun} is red\n" for noun in [*NOUNS, NOUNS[0]]), "utf-8")
+    options = ("--batch-size", 8, "--max-steps", 1)
+    done = said(train(invoke, text, tiny_bert, tmp_path / "m", *options, method=method))
+    if words is None:
+        assert "sentences repeat" not in done
+    else:
+        assert re.search(rf"1 of 13 sentences repeat .*{words}", done)
+
+
+def test_repeated_sentences_are_not_said_where_they_are_masked(invoke, tiny_bert, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"the {noun} is red\n" for noun in [*NOUNS, NOUNS[0]]), "utf-8")
+    options = ("--batch-size", 8, "--max-steps", 1, "--set", "mask_duplicates=true")
+    assert "sentences repeat" not in said(train(invoke, text, tiny_bert, tmp_path / "m", *options))

@@ -516,3 +516,18 @@ def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(invoke, tiny_bert
     assert all(kind["seconds"] > 0 and kind["evaluations"] == 2 for kind in found["kinds"])
     one = train(invoke, tiny_bert, text, tmp_path / "out", "--method", "simcse", "--dry-run", "--json", "-")
     assert json.loads(one.stdout)["results"]["runs"] == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_grid_takes_terms_away_and_adds_them(invoke, tiny_bert, text, tmp_path):
+    path = tmp_path / "terms.toml"
+    path.write_text(
+        '[[grid]]\nmethod = "simcse"\n"objectives+" = "mlm"\n'
+        '[[grid]]\nmethod = "simcse"\n"objectives+" = "mlm"\n"objectives-" = ["contrastive", "mlm"]\n'
+    )
+    train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", path, "--set", "batch_size=8")
+    terms = []
+    for folder in sorted((tmp_path / "m").glob("*/metrics.jsonl")):
+        first = json.loads(folder.read_text().splitlines()[0])
+        terms.append([name for name in ("contrastive", "mlm") if name in first])
+    assert sorted(terms) == [["contrastive"], ["contrastive", "mlm"], ["mlm"]]
