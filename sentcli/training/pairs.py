@@ -52,11 +52,18 @@ class _Rows:
 
     def leave_out(self, table: LabelledTable, row: int, texts: Sequence[str]) -> bool:
         """Leave a row out if one of the texts that stand first in it holds nothing; return whether it was left out."""
-        for column, text in zip(table.columns, texts, strict=False):
-            if not text.strip():
-                self.blank.append(f"{table.unit} {table.lines[row]} ({column.strip()})")
-                return True
-        return False
+        place = _empty_place(table, row, texts)
+        if place:
+            self.blank.append(place)
+        return bool(place)
+
+
+def _empty_place(table: LabelledTable, row: int, texts: Sequence[str]) -> str:
+    """Return line and column of the first empty text of a row, ``line 7 (positive)``; nothing if there is none."""
+    for column, text in zip(table.columns, texts, strict=False):
+        if not text.strip():
+            return f"{table.unit} {table.lines[row]} ({column.strip()})"
+    return ""
 
 
 def _corpus(
@@ -143,12 +150,27 @@ def read_pairs(
     if len(held_out) == len(rows):
         raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
     corpus = _corpus(parts, subset, held_out, values=True)
-    corpus = replace(corpus, score_range=(low, high))
+    corpus = replace(corpus, score_range=(low, high), notes=_empty_notes(parts))
     if hold_out is None:
         return corpus, None
     scaled = _all_rows(parts)
     held_out_rows = [scaled[number] for number in held_out]
     return corpus, sts_pairs.pairs_of_rows(hold_out, task_name(hold_out), held_out_rows)
+
+
+def _empty_notes(parts: Sequence[_Rows]) -> tuple[str, ...]:
+    """Return a note that names the scored pairs with an empty text, which are trained on as they are."""
+    places = []
+    for part in parts:
+        assert part.table is not None
+        for row, (*texts, _) in enumerate(part.rows):
+            place = _empty_place(part.table, row, texts)
+            if place:
+                places.append(f"{Path(part.name).name} {place}")
+    if not places:
+        return ()
+    more = ", ..." if len(places) > NAMED_ROWS else ""
+    return (f"{len(places):,} pairs have an empty text: {', '.join(places[:NAMED_ROWS])}{more}",)
 
 
 def _range_of_scores(parts: Sequence[_Rows]) -> tuple[float, float]:

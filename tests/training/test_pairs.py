@@ -589,6 +589,15 @@ def test_rows_that_lack_a_text_are_named_with_their_lines(invoke, tiny_bert, tmp
     assert json.loads((tmp_path / "m" / "sentcli.json").read_text())["blank_rows"] == 2
 
 
+def test_scored_pairs_that_lack_a_text_are_named(invoke, tiny_bert, tmp_path):
+    rows = [(f"the {noun}", f"a {noun}", i % 6) for i, noun in enumerate(NOUNS)]
+    rows[3] = ("the house", "", 2)
+    data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
+    options = ("--batch-size", 4, "--max-steps", 1)
+    done = train(invoke, data, tiny_bert, tmp_path / "m", *options, method="sts-regression")
+    assert "1 pairs have an empty text: scored.csv line 5 (sentence2)" in said(done)
+
+
 # Scores that squash the others
 
 
