@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, cycle, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
 from sentcli.training.data import Subset, TrainingSentences, file_facts
+from sentcli.training.negatives import fill_negatives
 
 FOLD_SEED = 42
 """The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
@@ -308,7 +308,7 @@ def read_anchors(
 ) -> TrainingSentences:
     """Read anchors, their positives and their hard negatives; rows without an anchor or a positive are left out.
 
-    Rows may have different numbers of negatives: each gets as many as the row that has most, see `_fill_negatives`.
+    Rows may have different numbers of negatives: each gets as many as the row that has most, see `fill_negatives`.
 
     Args:
         files: tables with the columns ``anchor``, ``positive`` and, if there are any, ``negative`` or ``negative_1``,
@@ -328,72 +328,9 @@ def read_anchors(
             raise DataError(name, f"{layout.holds}, while {files[0]} holds anchors")
         table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
         parts.append(_anchor_rows(name, table))
-    notes = _fill_negatives(parts, negatives_of(files, fields, kind), seed)
+    rows_of_files = [part.rows for part in parts]
+    notes = fill_negatives(rows_of_files, negatives_of(files, fields, kind), seed)
     return replace(_corpus(parts, subset), notes=notes)
-
-
-NEGATIVES_STREAM = 2**31 + 2
-"""Sets the random numbers that draw negatives apart from those of order, views and subsets."""
-
-
-def _fill_negatives(parts: Sequence[_Rows], count: int, seed: int) -> tuple[str, ...]:
-    """Give each row of anchor, positive and negatives as many negatives as there are columns, and say what was drawn.
-
-    A group of training has one size in FlagEmbedding: a row with fewer negatives has some of its own several times, and
-    for a row without any its documentation advises to draw texts of the corpus, which are the positives and negatives
-    of all rows here (`train_group_size`, FlagEmbedding 1.3, ``AbsDataset.py``). It draws anew for each step, and here a
-    row keeps what was drawn.
-
-    Args:
-        parts: the rows of each file, which are changed.
-        count: the number of negatives.
-        seed: of the run.
-    """
-    generator = np.random.default_rng([seed, NEGATIVES_STREAM])
-    pool: dict[str, None] = {}
-    positives: dict[str, set[str]] = defaultdict(set)
-    for anchor, positive, *negatives in _all_rows(parts):
-        pool.update(dict.fromkeys((positive, *negatives)))
-        positives[anchor].add(positive)
-    texts = list(pool)
-    fewer = 0
-    none = 0
-    for part in parts:
-        for number, (anchor, positive, *negatives) in enumerate(part.rows):
-            missing = count - len(negatives)
-            if not missing:
-                continue
-            if negatives:
-                fewer += 1
-                repeats = np.resize(generator.permutation(len(negatives)), missing)
-                added = [negatives[repeat] for repeat in repeats]
-            else:
-                none += 1
-                added = _drawn(texts, {anchor, *positives[anchor]}, missing, generator)
-            part.rows[number] = (anchor, positive, *negatives, *added)
-    notes = []
-    if fewer:
-        notes.append(f"{fewer:,} rows have fewer than {count} negatives: some of theirs count several times")
-    if none:
-        notes.append(f"{none:,} rows have no negative: texts of other rows were drawn for them")
-    return tuple(notes)
-
-
-def _drawn(texts: Sequence[str], left_out: set[str], count: int, generator: np.random.Generator) -> list[str]:
-    """Return texts that were drawn, each once if there are enough of them.
-
-    Raises:
-        InputError: if all of them are left out.
-    """
-    drawn: list[str] = []
-    for number in generator.permutation(len(texts)):
-        if texts[number] not in left_out:
-            drawn.append(texts[number])
-        if len(drawn) == count:
-            return drawn
-    if not drawn:
-        raise InputError("a row has no negative, and there is no other text that could be drawn for it")
-    return list(islice(cycle(drawn), count))
 
 
 def _anchor_rows(name: str, table: LabelledTable) -> _Rows:

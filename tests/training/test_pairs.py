@@ -535,6 +535,16 @@ def test_no_negative_of_a_row_counts_far_more_often_than_another(tmp_path):
         assert max(times) - min(times) <= 1
 
 
+def test_of_many_texts_each_is_drawn_once_for_a_row(tmp_path):
+    path = write_lines(tmp_path / "t.jsonl", [of_flag(0, 3), *(of_flag(number, 0) for number in range(1, 300))])
+    corpus = read_anchors([str(path)], seed=1)
+    rows = list(zip(*corpus.texts, strict=True))[1:]
+    assert all(len({*row[2:]} - {row[1]}) == 3 for row in rows)
+    times = Counter(text for row in rows for text in row[2:])
+    assert len(times) > 250, "all texts are drawn, and not only some"
+    assert max(times.values()) < 15
+
+
 def test_texts_that_answer_the_same_anchor_are_never_drawn(tmp_path):
     rows = [{"query": "q", "pos": [f"p{i}"], "neg": []} for i in range(6)]
     path = write_lines(tmp_path / "t.jsonl", [*rows, {"query": "r", "pos": ["s"], "neg": ["n"]}])
