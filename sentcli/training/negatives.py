@@ -19,7 +19,7 @@ def fill_negatives(rows_of_files: Sequence[list[tuple[Any, ...]]], count: int, s
     """Give each row of anchor, positive and negatives as many negatives as there are columns, and say what was drawn.
 
     A group of training has one size in FlagEmbedding (`train_group_size`): a row with fewer negatives has some of its
-    own several times (``FlagEmbedding/abc/finetune/embedder/AbsDataset.py``), and for a row without any its documentation
+    own several times (``FlagEmbedding/abc/finetune/embedder/AbsDataset.py``), and for one without any its documentation
     advises to draw texts of the corpus, which are the positives and negatives of all rows here. It draws anew for each
     step, and here a row keeps what was drawn.
 
