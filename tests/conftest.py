@@ -144,6 +144,12 @@ def make_backbone(kind="bert", layers=2, seed=0, dropout=0.1):
                     attention_dropout=dropout, mlp_dropout=dropout, embedding_dropout=dropout,
                 )  # fmt: skip
                 model = t.ModernBertModel(config)
+            case "deberta" | "deberta-v2":
+                positions = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
+                if kind == "deberta-v2":
+                    positions |= {"position_buckets": 16, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+                config = t.CONFIG_MAPPING[kind](**common, **drop, **positions)
+                model = t.AutoModel.from_config(config)
     return model.eval(), tokenizer
 
 
@@ -169,8 +175,11 @@ def save_backbone(folder, **kwargs):
     return Path(folder)
 
 
-def save_cross_encoder(folder, kind="bert", labels=1, seed=0, *, types=True):
-    """Write a folder with a random classifier of pairs; `types` tell whether its tokenizer numbers the two texts."""
+def save_cross_encoder(folder, kind="bert", labels=1, seed=0, *, types=True, **settings):
+    """Write a folder with a random classifier of pairs.
+
+    `types` tell whether its tokenizer numbers the two texts, and `settings` are further ones of its config.json.
+    """
     import torch
     import transformers as t
     from tokenizers import processors
@@ -179,15 +188,20 @@ def save_cross_encoder(folder, kind="bert", labels=1, seed=0, *, types=True):
     torch.manual_seed(seed)
     backbone.config.num_labels = labels
     backbone.config.initializer_range = 0.2
-    made = t.BertForSequenceClassification if kind == "bert" else t.RobertaForSequenceClassification
-    made(backbone.config).eval().save_pretrained(folder)
+    backbone.config.update(settings)
+    made = t.AutoModelForSequenceClassification.from_config(backbone.config).eval()
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if parameter.ndim == 1 and kind not in ("bert", "roberta"):  # so that biases and normalisations count
+                parameter.copy_(("norm" in name.lower()) + 0.2 * torch.randn_like(parameter))
+    made.save_pretrained(folder)
     first, last = tokenizer.cls_token, tokenizer.sep_token
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {last}",
-        pair=f"{first} $A {last} $B:1 {last}:1" if kind == "bert" else f"{first} $A {last} {last} $B {last}",
+        pair=f"{first} $A {last} {last} $B {last}" if kind == "roberta" else f"{first} $A {last} $B:1 {last}:1",
         special_tokens=[(name, tokenizer.convert_tokens_to_ids(name)) for name in (first, last)],
     )
-    if types and kind == "bert":
+    if types and kind in ("bert", "deberta", "deberta-v2"):
         tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
     tokenizer.save_pretrained(folder)
     return Path(folder)

@@ -82,7 +82,8 @@ def for_model(task: Task, spec: ModelSpec) -> Task:
     """
     if spec.scores_pairs and not getattr(task, "takes_pairs", False):
         raise InputError(
-            f"{task.name} needs vectors, and a cross-encoder scores pairs: --rerank takes it, and sts-eval"
+            f"{task.name} needs vectors, and a cross-encoder scores pairs: tables of scored pairs and of pairs with "
+            "the labels 0 and 1 are scored (--kind scored, --kind binary); --rerank and sts-eval take a cross-encoder"
         )
     adapted: Task = task.for_model(spec) if hasattr(task, "for_model") else task
     return adapted

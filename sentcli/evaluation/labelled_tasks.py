@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +32,12 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.sts import ROUNDING, similarities
+from sentcli.evaluation.sts import ROUNDING, scores_of_pairs, similarities
 from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import ModelSpec, Similarity
+from sentcli.model.tokenizing import pair_text
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -147,13 +148,33 @@ def role_counts(queries: TextVectors, documents: TextVectors) -> dict[str, int]:
 class BinaryTask(TableTask):
     """Pairs with labels 0 and 1: how well the similarity tells one from the other."""
 
+    joint: bool = False
+    """Whether a cross-encoder reads the pairs, whose scores take the place of the similarities."""
+    takes_pairs: ClassVar[bool] = True
+    """Whether a cross-encoder is scored on it."""
+
+    def for_model(self, spec: ModelSpec) -> BinaryTask:
+        """Return the task as a model takes it: a cross-encoder reads both texts together."""
+        if spec.scores_pairs:
+            return replace(self, joint=True)
+        return super().for_model(spec)
+
     @property
     def description(self) -> str:
         """The number of pairs."""
         return f"{len(self.table):,} 0/1 pairs, {int(self._positive.sum()):,} of them 1"
 
-    texts = TableTask.all_texts
-    """Every sentence."""
+    @property
+    def texts(self) -> Sequence[str]:
+        """Every sentence, or every pair as one text."""
+        if self.joint:
+            return list(map(pair_text, *self.table.texts))
+        return self.all_texts
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides table and model."""
+        return {"similarity": "cross-encoder"} if self.joint else super().protocol
 
     @property
     def _positive(self) -> npt.NDArray[np.bool_]:
@@ -164,7 +185,10 @@ class BinaryTask(TableTask):
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         first, second = self.table.texts
-        predicted = similarities(vectors.vectors_of(first), vectors.vectors_of(second), self.similarity)
+        if self.joint:
+            predicted = scores_of_pairs(first, second, vectors)
+        else:
+            predicted = similarities(vectors.vectors_of(first), vectors.vectors_of(second), self.similarity)
         positive = self._positive
         f1, threshold = best_f1(predicted, positive)
         metrics = {
@@ -176,8 +200,9 @@ class BinaryTask(TableTask):
         details: dict[str, Any] = {
             "positive": int(positive.sum()),
             "truncated": vectors.truncated(self.texts),
-            "zero_vectors": vectors.zero(self.texts),
         }
+        if not self.joint:
+            details["zero_vectors"] = vectors.zero(self.texts)
         score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details)
         if self.resamples:
             score = self._with_interval(score, predicted, positive)

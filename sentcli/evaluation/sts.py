@@ -155,7 +155,7 @@ class SimilarityTask:
         texts: list[str] = []
         for pairs in self.subsets:
             if self.joint:
-                texts += _joint(pairs)
+                texts += map(pair_text, pairs.first, pairs.second)
             else:
                 texts += pairs.texts
         return texts
@@ -202,7 +202,7 @@ class SimilarityTask:
         predicted = []
         for subset in self.subsets:
             if self.joint:
-                values = vectors.vectors_of(_joint(subset))[:, 0].astype(np.float64)
+                values = scores_of_pairs(subset.first, subset.second, vectors)
             else:
                 values = similarities(
                     vectors.vectors_of(subset.first), vectors.vectors_of(subset.second), self.similarity
@@ -235,6 +235,6 @@ def evaluate(encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]]) -> 
     return {name: task.score(None, vectors) for name, task in similarity_tasks.items()}
 
 
-def _joint(pairs: Pairs) -> list[str]:
-    """Return each pair as the one text that a cross-encoder takes."""
-    return list(map(pair_text, pairs.first, pairs.second))
+def scores_of_pairs(first: Sequence[str], second: Sequence[str], vectors: TextVectors) -> npt.NDArray[np.float64]:
+    """Return the scores ``[n]`` of a cross-encoder for pairs, of which each is one text that it has read."""
+    return vectors.vectors_of(list(map(pair_text, first, second)))[:, 0].astype(np.float64)

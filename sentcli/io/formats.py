@@ -157,9 +157,20 @@ def _csv_header(source: Source) -> list[str]:
     try:
         return next(csv_reader(source, Cursor()), [])
     except csv.Error as error:
-        raise source.error(f"broken {source.format}: {error}", 1) from error
+        raise _broken_csv(source, error, 1) from error
     except DAMAGED as error:
         raise _damaged(source, error) from error
+
+
+def _broken_csv(source: Source, error: csv.Error, line: int) -> DataError:
+    """Return the error of a row that is no csv or tsv, given the line at which it begins."""
+    problem = str(error)
+    if "new-line character" in problem:  # of Python's reader, whose advice is for those who write Python
+        problem = (
+            "a carriage return stands where no line ends. Lines end with a line feed; of a file whose lines end with "
+            f"carriage returns alone, as old programs write, tr '\\r' '\\n' < {source.name} makes one"
+        )
+    return source.error(f"broken {source.format}: {problem}", line)
 
 
 def headless(names: Iterable[str]) -> bool:
@@ -196,14 +207,14 @@ def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]
     if not before:
         next(reader, None)
     while True:
+        line = before + reader.line_num + 1  # the first one of a row with line breaks in it
         try:
             row = next(reader, None)
         except csv.Error as error:
-            source.refuse(source.error(f"broken {source.format}: {error}", before + reader.line_num))
+            source.refuse(_broken_csv(source, error, line))
             continue
         if row is None:
             return
-        line = before + reader.line_num
         if len(row) > len(names):
             problem = f"{len(row)} fields, but the header names {len(names)}"
             source.refuse(source.error(problem, line))

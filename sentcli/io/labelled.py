@@ -226,6 +226,9 @@ class _TableReader:
 
     def _cells(self, record: dict[str, Any]) -> list[Any]:
         """Return the cells of a row; an empty one of a spreadsheet is an empty text, as in csv."""
+        if self.layout.kind == "triplets" and self.source.format not in ("csv", "tsv"):
+            negatives = self.layout.columns[2:]
+            record = {**dict.fromkeys(negatives, ""), **record}  # of which a row may have fewer than others
         try:
             cells = [record[name] for name in self.layout.columns]
         except KeyError as error:

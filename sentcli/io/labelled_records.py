@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
+from sentcli.io.digests import file_state
 from sentcli.io.formats import header, records
 from sentcli.io.labelled_kinds import POSITIVE_LISTS, head, is_negative
 from sentcli.io.packed import unpacked_name
@@ -31,20 +33,40 @@ def columns_of(source: Source, fields: str | None = None) -> list[str]:
     names = header(source)
     if names:
         return names
-    first_names: dict[str, None] = {}
-    for _, record in islice(labelled_records(source, fields), 100):
-        first_names.update(dict.fromkeys(record))
-    return list(first_names)
+    return list(_names_in_rows(source, fields, file_state(source.path)))
+
+
+FIRST_ROWS = 100
+"""The rows whose names of columns a table without a header has; one with lists or negatives has those of all rows."""
+
+
+@lru_cache(maxsize=16)
+def _names_in_rows(source: Source, fields: str | None, state: tuple[int, int, int, int]) -> tuple[str, ...]:
+    """Return the names in the first rows, or in all of them where rows may differ, once for a file in this state."""
+    differ = any(_may_differ(record) for _, record in islice(records(source), FIRST_ROWS))
+    rows = labelled_records(source, fields)
+    if not differ:
+        rows = islice(rows, FIRST_ROWS)
+    names: dict[str, None] = {}
+    for _, record in rows:
+        names.update(dict.fromkeys(record))
+    return tuple(names)
+
+
+def _may_differ(record: dict[str, Any]) -> bool:
+    """Tell whether other rows may have other numbers of negatives: there are some, or texts stand in lists."""
+    return any(isinstance(value, list) or is_negative(name) for name, value in record.items())
 
 
 def labelled_records(source: Source, fields: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a table in which no text stands in a list.
 
-    A list of negatives becomes the columns ``negative_1``, ``negative_2`` and so on. A record with a list of positives
-    becomes a row for each of them, with the same negatives. Passages with a title have it in front of their text.
+    A list of negatives becomes the columns ``negative_1``, ``negative_2`` and so on, as many as the row has. A record
+    with a list of positives becomes a row for each of them, with the same negatives. Passages with a title have it in
+    front of their text.
 
     Raises:
-        DataError: if a row has another number of negatives than the first one, or no positive.
+        DataError: if a negative in a list is null, or a row has no positive.
     """
     lists: _Lists | None = None
     for line, record in records(source):
@@ -67,8 +89,8 @@ class _Lists:
     """The columns of a table that hold lists of texts, by its first row."""
 
     positives: str | None
-    negatives: dict[str, int]
-    """The number of texts in each column of negatives."""
+    user_names: frozenset[str]
+    """The names that the user gave for columns of negatives."""
 
     @classmethod
     def of(cls, record: dict[str, Any], source: Source, fields: str | None) -> _Lists:
@@ -79,32 +101,25 @@ class _Lists:
             if head(name) in POSITIVE_LISTS:
                 positives = name
                 break
-        user_names: set[str] = set()
+        user_names: list[str] = []
         if fields is not None:
-            user_names.update(map(str.strip, fields.split(",")[2:]))
-        negatives: dict[str, int] = {}
-        for name in names:
-            count = len(record[name])
-            is_used = count or positives is not None
-            if is_used and (name in user_names or is_negative(name)):
-                negatives[name] = count
+            user_names = list(map(str.strip, fields.split(",")[2:]))
         if positives is not None:
             unused = ", ".join(name for name in UNUSED if record.get(name))
             if unused:
                 say_once(f"{source.name}: {unused} of each query are not used")
-        return cls(positives, negatives)
+        return cls(positives, frozenset(user_names))
 
     def expand_negatives(self, record: dict[str, Any], source: Source, line: int) -> None:
-        """Put a column for each negative into a row in the place of the lists."""
-        for name, count in self.negatives.items():
-            texts = record.pop(name, None)
-            if not isinstance(texts, list) or len(texts) != count:
-                has = repr(texts)
-                if isinstance(texts, list):
-                    has = f"{len(texts)} texts"
-                problem = f"{name} is {has:.60}, and the first row has {count}: give all rows the same number"
-                raise source.error(problem, line)
-            for number, text in enumerate(texts, 1):
+        """Put a column for each negative into a row in the place of the lists; null stands for no negative."""
+        for name, texts in list(record.items()):
+            is_used = name in self.user_names or is_negative(name)
+            if not is_used or not (texts is None or isinstance(texts, list)):
+                continue
+            del record[name]
+            for number, text in enumerate(texts or [], 1):
+                if text is None:
+                    raise source.error(f"{name}_{number} is null", line)
                 record[f"{name}_{number}"] = _passage(text)
 
 

@@ -176,7 +176,7 @@ class Method:
             return "the mask token of its template"
         if self.cnn is not None:
             return "its own convolutions"
-        return "the first token" if self.views.joint else None
+        return "what its classifier takes" if self.views.joint else None
 
     def sections(self) -> dict[str, Any]:
         """Return the parts that have settings, by their names in ``--set``."""

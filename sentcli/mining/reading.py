@@ -190,16 +190,19 @@ def _read_pairs(source: str, corpus: str, pair_fields: str | None, fields: Corpu
 def _positive_pairs(source: str, pair_fields: str | None) -> LabelledTable:
     """Return the pairs of anchor and positive of a table; of 0/1 pairs those with 1."""
     file = open_source(source)
-    kind = infer_layout(file, fields=pair_fields).kind
+    layout = infer_layout(file, fields=pair_fields)
+    kind = layout.kind
     if kind not in TAKEN:
         raise InputError(
             f"{source}: {KINDS[kind].words} do not say which text is a positive of which; a table has the columns "
             "anchor and positive, or --pair-fields names both"
         )
-    table = read_table(file, kind=kind, fields=pair_fields, on_empty="skip")
-    console.note(f"{source}: {table.reading}")
     if kind == "triplets":
         console.note(f"{source}: its columns of negatives are not read")
+        kind = "pairs"
+        pair_fields = ",".join(layout.columns[:2])
+    table = read_table(file, kind=kind, fields=pair_fields, on_empty="skip")
+    console.note(f"{source}: {table.reading}")
     if kind == "binary":
         rows = [row for row, value in enumerate(table.values or []) if value == 1]
         table = table.of_rows(rows)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SHOWN = ("A man plays a guitar.", "Someone is making music.", "The invoice is overdue.")
 """The sentences whose similarities a card shows."""
 TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli")
+PAIR_TAGS = ("sentence-transformers", "cross-encoder", "reranker", "sentcli")
+"""The tags of a cross-encoder, which makes no vectors; sentence-transformers gives them to its own."""
 CITATION = "\n## Citation\n"
 """The heading of the part of a card that says how its paper is cited."""
 DATA_SETS = "hf://datasets/"
@@ -143,6 +145,7 @@ def head(
     title: str | None = None,
     data_sets: Sequence[str] = (),
     scores: Sequence[EvalResult] = (),
+    pairs: bool = False,
 ) -> str:
     """Return the head of a card in YAML, as the hub reads it.
 
@@ -153,6 +156,7 @@ def head(
         title: the name of the model in the index of its scores.
         data_sets: hub ids of the data that it was trained on.
         scores: what was measured of it.
+        pairs: whether it is a cross-encoder.
     """
     from huggingface_hub import ModelCardData
 
@@ -163,7 +167,7 @@ def head(
             language=source.languages or None,
             datasets=list(data_sets) or None,
             library_name=library,
-            pipeline_tag="sentence-similarity",
+            pipeline_tag="text-ranking" if pairs else "sentence-similarity",
             tags=list(dict.fromkeys(tags)),
             model_name=title if scores else None,
             eval_results=list(scores) or None,

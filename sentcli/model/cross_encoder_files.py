@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 
 from sentcli.errors import InputError
 from sentcli.io.forms import checked
-from sentcli.model.modules import ClassifierSpec, PoolingSpec
-from sentcli.model.modules.classifier import LAYERS
+from sentcli.model.modules import ClassifierSpec, ModuleSpec, PoolingSpec
+from sentcli.model.modules.classifier import LAYERS, TANH
 from sentcli.model.modules.dense import OPERATORS
 from sentcli.model.settings_files import (
     PromptSettings,
@@ -37,16 +37,61 @@ class ClassifierSettings:
     id2label: dict[str, Any] | None = None
     sentence_transformers: PromptSettings = field(default_factory=PromptSettings)
     sbert_ce_default_activation_function: str | None = None
-
-    @property
-    def dropout(self) -> float:
-        """The rate of the classifier in training."""
-        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+    cls_dropout: Rate | None = None
+    pooler_dropout: Rate = 0.0
+    pooler_hidden_act: str = "gelu"
+    classifier_pooling: Literal["cls", "mean"] = "cls"
+    classifier_bias: bool = False
+    classifier_activation: str = "gelu"
+    norm_eps: Annotated[float, Gt(0)] = 1e-5
+    norm_bias: bool = False
 
     @property
     def labels(self) -> int:
         """The number of labels."""
         return self.num_labels if self.id2label is None else len(self.id2label)
+
+    def modules(self, architecture: str, *, activation: str = "", new: bool = False) -> tuple[ModuleSpec, ...]:
+        """Return what follows the transformer in a classifier of transformers.
+
+        Args:
+            architecture: the name of its class, one of `LAYERS`.
+            activation: of the score; empty for a classifier that is to be trained.
+            new: as for `ClassifierSpec`.
+
+        Raises:
+            InputError: for the activation of a dense layer that is not known.
+        """
+        rates = (self.classifier_dropout, self.cls_dropout, self.hidden_dropout_prob)
+        dropout = next(rate for rate in rates if rate is not None)
+        classifier = ClassifierSpec(architecture, activation or ClassifierSpec.activation, dropout, new)
+        pooling = PoolingSpec(("cls",))
+        if architecture.startswith("Deberta"):
+            hidden_activation = _activation(self.pooler_hidden_act)
+            classifier = replace(classifier, hidden_activation=hidden_activation, pooler_dropout=self.pooler_dropout)
+        if architecture.startswith("ModernBert"):
+            pooling = PoolingSpec((self.classifier_pooling,))
+            classifier = replace(
+                classifier,
+                hidden_activation=_activation(self.classifier_activation),
+                hidden_bias=self.classifier_bias,
+                norm_epsilon=self.norm_eps,
+                norm_bias=self.norm_bias,
+            )
+        return pooling, classifier
+
+
+ACTIVATIONS = {"gelu": "torch.nn.GELU", "tanh": TANH, "relu": "torch.nn.ReLU", "sigmoid": "torch.nn.Sigmoid"}
+"""The activations of dense layers in classifiers by the names that transformers gives them."""
+
+
+def _activation(name: str) -> str:
+    """Return the class of torch of an activation by its name in transformers."""
+    if name not in ACTIVATIONS:
+        raise InputError(
+            f"the activation {name!r} of a cross-encoder's dense layer is none of {', '.join(ACTIVATIONS)}"
+        )
+    return ACTIVATIONS[name]
 
 
 def is_cross_encoder(folder: Path) -> bool:
@@ -106,7 +151,7 @@ def read_cross_encoder(folder: Path) -> EncoderSpec:
     tokenizer, more = read_tokenizer_settings(folder)
     return EncoderSpec(
         folder,
-        (PoolingSpec(("cls",)), ClassifierSpec(name, activation, settings.dropout)),
+        settings.modules(name, activation=activation),
         max_length=texts.max_seq_length,
         lowercase=bool(texts.do_lower_case),
         truncation_side=tokenizer.truncation_side,
@@ -130,7 +175,7 @@ def as_cross_encoder(spec: EncoderSpec) -> EncoderSpec:
     if name is None:
         raise InputError(f"{spec.folder}: no cross-encoder is made of a {kind} model, but of: {', '.join(LAYERS)}")
     settings = checked(ClassifierSettings, spec.config, spec.folder / "config.json")
-    modules = (PoolingSpec(("cls",)), ClassifierSpec(name, dropout=settings.dropout, new=True))
+    modules = settings.modules(name, new=True)
     no_prompts: dict[str, str] = {}
     return replace(
         spec, modules=modules, lowercase=False, prompts=no_prompts, default_prompt=None, assumed_pooling=False

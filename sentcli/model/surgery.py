@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, one_line
 from sentcli.model import flat_attention
 from sentcli.model.attention import attention
 
@@ -72,21 +72,49 @@ def keep_layers(backbone: Any, layers: Sequence[int]) -> None:
         layers: the numbers of those that stay, counted from 0.
 
     Raises:
-        InputError: if a number is no layer, they are not in ascending order, or the layers cannot be taken apart.
+        InputError: if a number is no layer, they are not in ascending order, the layers cannot be taken apart, or no
+            config.json describes what is left, as where the first layer is built otherwise than the others.
     """
     path, every_layer = layer_list(backbone)
     if path == SHARED_LAYERS:
-        raise InputError(f"layers: all layers of a {backbone.config.model_type} model are the same one")
+        raise InputError(f"--layers: all layers of a {backbone.config.model_type} model are the same one")
     count = len(every_layer)
     chosen = list(layers)
     if chosen != sorted(set(chosen)) or not 0 <= chosen[0] <= chosen[-1] < count:
         raise InputError(f"--layers {list(layers)}: expected ascending numbers from 0 to {count - 1} for this model")
+    kept = nn.ModuleList(every_layer[number] for number in chosen)
+    for place, layer in enumerate(kept):
+        for part in layer.modules():
+            if hasattr(part, "layer_idx"):  # by which the layers of decoders find what is kept of them
+                vars(part)["layer_idx"] = place
     parent, _, name = path.rpartition(".")
-    setattr(backbone.get_submodule(parent), name, torch.nn.ModuleList(every_layer[number] for number in chosen))
+    setattr(backbone.get_submodule(parent), name, kept)
     for key, value in backbone.config.to_dict().items():
-        if isinstance(value, list) and len(value) == count and key.startswith("layer"):  # the kind of each layer
+        if isinstance(value, list) and len(value) == count and "layer" in key:  # the kind of each layer
             setattr(backbone.config, key, [value[number] for number in chosen])
     backbone.config.num_hidden_layers = len(chosen)
+    _refuse_undescribed(backbone, chosen)
+
+
+def _refuse_undescribed(backbone: Any, chosen: Sequence[int]) -> None:
+    """Refuse layers that have other weights than those that transformers makes of the config.json of a backbone."""
+    kind = backbone.config.model_type
+    given = f"--layers {','.join(map(str, chosen))}"
+    try:
+        config = type(backbone.config).from_dict(backbone.config.to_dict())
+        with torch.device("meta"):
+            described = layer_list(type(backbone)(config))[1]
+    except Exception as error:  # transformers has no common class for what is wrong in a configuration
+        reason = one_line(error)
+        raise InputError(f"{given}: transformers has no {kind} model of these layers alone: {reason}") from error
+    layers = layer_list(backbone)[1]
+    for place, (layer, expected) in enumerate(zip(layers, described, strict=True)):
+        differing = sorted(set(layer.state_dict()) ^ set(expected.state_dict()))
+        if differing:
+            raise InputError(
+                f"{given}: layer {chosen[place]} of a {kind} model cannot stand in the place of layer {place}, which "
+                f"is built otherwise ({', '.join(differing)}); name layer {place} too"
+            )
 
 
 def _part(backbone: Any, keep: slice) -> Any:

@@ -235,6 +235,8 @@ class Objective(Bounded):
     """Whether its views have to be pairs as one text, which a cross-encoder reads."""
     takes_hard_negatives: ClassVar[bool] = False
     """Whether it uses the hard negatives of labelled pairs."""
+    negatives_in_batch: ClassVar[bool] = False
+    """Whether the other sentences of a batch are negatives, also one that repeats a sentence."""
     requires: ClassVar[str] = "vectors"
     """The input of the loss: sentence ``vectors`` alone; ``text``, on which it runs networks of its own; the token
     vectors, ``tokens``; or the ``attention`` weights."""

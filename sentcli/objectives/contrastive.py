@@ -193,6 +193,8 @@ class InBatchNegatives(Objective):
     cross_device: bool = True
     """Whether the sentences of the other processes are negatives, too."""
 
+    negatives_in_batch: ClassVar[bool] = True
+
     def texts(self, views: Views) -> Tensor | None:
         """Return `text_numbers` if duplicates are masked."""
         if not self.mask_duplicates:

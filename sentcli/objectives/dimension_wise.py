@@ -101,6 +101,7 @@ class OffDropout(Objective, name="off-dropout"):
     cross_device: bool = True
 
     one_sentence: ClassVar[bool] = True
+    negatives_in_batch: ClassVar[bool] = True
     requires: ClassVar[str] = "text"
 
     def build(self, context: ObjectiveContext) -> Loss:

@@ -330,6 +330,7 @@ class JensenShannon(Objective, name="jsd"):
     their tokens, as eq. 3 prints it."""
 
     views: ClassVar[int] = 1
+    negatives_in_batch: ClassVar[bool] = True
     requires: ClassVar[str] = "tokens"
 
     def build(self, context: ObjectiveContext) -> Loss:

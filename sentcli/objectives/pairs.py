@@ -44,6 +44,7 @@ class ContrastiveTension(Objective, name="tension"):
     """How many other sentences of the batch each sentence is paired with, if all rows match (in other methods)."""
 
     all_rows: ClassVar[bool] = True
+    negatives_in_batch: ClassVar[bool] = True
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""

@@ -156,13 +156,15 @@ def _head(config: dict[str, Any], start: EncoderSpec, request: TrainRequest) -> 
     """Return what the hub reads: base model, licence, language, data and scores, as far as they are known."""
     method = config["method"]["name"]
     library = "sentence-transformers" if start.is_sentence_transformers or start.scores_pairs else "sentcli"
+    tags = cards.PAIR_TAGS if start.scores_pairs else cards.TAGS
     return cards.head(
         cards.source_of(request.model, start.folder),
         library=library,
-        tags=[*cards.TAGS, method],
+        tags=[*tags, method],
         title=f"{method} on {Path(config['start_model']['name']).name}",
         data_sets=cards.data_sets_of(request.files),
         scores=_scores(config["results"]),
+        pairs=start.scores_pairs,
     )
 
 

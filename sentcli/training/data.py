@@ -80,11 +80,25 @@ class TrainingSentences:
     """The scores in the files that became 0 and 1."""
     readings: tuple[str, ...] = ()
     """A sentence on how each table was read, as `LabelledTable.reading` has it."""
+    blank_places: tuple[str, ...] = ()
+    """Where the first rows stand that were left out of tables, such as ``pairs.csv line 7 (positive)``."""
+    notes: tuple[str, ...] = ()
+    """Notes for the user on what became of the rows."""
 
     @property
     def sentences(self) -> Sequence[str]:
         """The sentences, the first sentence of each pair, or the anchors."""
         return self.texts[0]
+
+    @property
+    def left_out(self) -> str:
+        """How many rows were left out because they lack a text, and where the first of them stand."""
+        if not self.blank_places:
+            return f"{self.blank:,} blank rows were left out"
+        places = ", ".join(self.blank_places)
+        if self.blank > len(self.blank_places):
+            places += ", ..."
+        return f"{self.blank:,} rows were left out, which lack a text: {places}"
 
     @property
     def unit(self) -> str:

@@ -208,7 +208,8 @@ def _read_data(
             scores = options.score_bounds
             return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
         case "pairs":
-            return read_anchors(files, fields=fields, subset=subset, kind=kind), None
+            seed = method.settings.seed
+            return read_anchors(files, fields=fields, subset=subset, kind=kind, seed=seed), None
         case "labels" | "classed-pairs" as classes:
             return read_classes(files, classes, fields=fields, subset=subset), None
         case "adjacent":

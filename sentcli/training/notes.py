@@ -11,6 +11,7 @@ from sentcli.training.request import methods_that_take
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
+    from sentcli.training.data import TrainingSentences
     from sentcli.training.inputs import RunInputs
     from sentcli.training.request import TrainRequest
     from sentcli.training.training_model import TrainingModel
@@ -23,7 +24,7 @@ def data_notes(request: TrainRequest, method: Method, inputs: RunInputs) -> list
     """Return notes about rows of the test sets, unused labels, the range of the scores, or repeated sentences."""
     corpus = inputs.corpus
     objectives = method.objectives
-    notes = []
+    notes = list(corpus.notes)
     if inputs.leaked:
         remedy = " and were left out" if request.data.no_leak else "; --no-leak leaves them out"
         notes.append(f"{inputs.leaked} {corpus.unit} hold a text of the dev or test sets{remedy}")
@@ -39,12 +40,26 @@ def data_notes(request: TrainRequest, method: Method, inputs: RunInputs) -> list
         layout = request.layout(method)
     if layout is not None:
         notes.append(f"{method.name} does not use the column {layout.columns[-1]}; {methods_that_take(layout.kind)}")
-    elif not any(getattr(objective, "mask_duplicates", False) for objective in objectives.values()):
-        repeated = repetitions(corpus.sentences)
-        if repeated:
-            repeats = f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one"
-            notes.append(f"{repeats}: in a batch with it they are taken for different sentences")
+    else:
+        notes += _repetition_notes(method, corpus)
     return notes
+
+
+def _repetition_notes(method: Method, corpus: TrainingSentences) -> list[str]:
+    """Return a note about sentences that repeat, where they are negatives of each other, and what can be done."""
+    contrasting = [objective for objective in method.objectives.values() if objective.negatives_in_batch]
+    if not contrasting or any(getattr(objective, "mask_duplicates", False) for objective in contrasting):
+        return []
+    repeated = repetitions(corpus.sentences)
+    if not repeated:
+        return []
+    advice = "sentcli analyze duplicates --write leaves copies out"
+    if any(hasattr(objective, "mask_duplicates") for objective in contrasting):
+        advice = f"--set mask_duplicates=true does not push them apart, and {advice}"
+    return [
+        f"{repeated:,} of {len(corpus.sentences):,} sentences repeat an earlier one: in a batch with it they are taken "
+        f"for different sentences; {advice}"
+    ]
 
 
 def batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:

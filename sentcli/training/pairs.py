@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ import numpy.typing as npt
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
-from sentcli.io.labelled import LabelledTable, range_of, read_table
+from sentcli.io.labelled import NAMED_ROWS, SCORE_RANGES, LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import Kind, Layout, layouts
 from sentcli.io.labelled_records import columns_of, pair_files, task_name
 from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
 from sentcli.training.data import Subset, TrainingSentences, file_facts
+from sentcli.training.negatives import fill_negatives
 
 FOLD_SEED = 42
 """The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
@@ -39,8 +40,30 @@ class _Rows:
     """The texts of each row, and its score or class if there is one."""
     reading: str = ""
     """A sentence on how the table was read, as `LabelledTable.reading` has it."""
-    blank: int = 0
-    """The number of rows that were left out for an empty text."""
+    table: LabelledTable | None = None
+    """The table that scored pairs come from, whose rows these are."""
+    blank: list[str] = field(default_factory=list)
+    """The line and the column of each row that was left out for an empty text, ``line 7 (positive)``."""
+
+    def score_error(self, row: int, problem: str) -> DataError:
+        """Return the error that names the line of a scored pair, which is given by its position from 0."""
+        assert self.table is not None
+        return self.table.error(row, problem)
+
+    def leave_out(self, table: LabelledTable, row: int, texts: Sequence[str]) -> bool:
+        """Leave a row out if one of the texts that stand first in it holds nothing; return whether it was left out."""
+        place = _empty_place(table, row, texts)
+        if place:
+            self.blank.append(place)
+        return bool(place)
+
+
+def _empty_place(table: LabelledTable, row: int, texts: Sequence[str]) -> str:
+    """Return line and column of the first empty text of a row, ``line 7 (positive)``; nothing if there is none."""
+    for column, text in zip(table.columns, texts, strict=False):
+        if not text.strip():
+            return f"{table.unit} {table.lines[row]} ({column.strip()})"
+    return ""
 
 
 def _corpus(
@@ -50,13 +73,13 @@ def _corpus(
     rows: list[tuple[Any, ...]] = []
     files = []
     row_counts = []
-    blank = 0
+    blank: list[str] = []
     readings = []
     for part in parts:
         rows += part.rows
         files.append((Path(part.name).name, part.path))
         row_counts.append(len(part.rows))
-        blank += part.blank
+        blank += [f"{Path(part.name).name} {place}" for place in part.blank]
         if part.reading:
             readings.append(part.reading)
     if not rows:
@@ -70,9 +93,10 @@ def _corpus(
     return TrainingSentences(
         texts=tuple(columns),
         files=file_facts(files, row_counts, chosen),
-        blank=blank,
+        blank=len(blank),
         scores=scores,
         readings=tuple(readings),
+        blank_places=tuple(blank[:NAMED_ROWS]),
     )
 
 
@@ -126,7 +150,7 @@ def read_pairs(
     if len(held_out) == len(rows):
         raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
     corpus = _corpus(parts, subset, held_out, values=True)
-    corpus = replace(corpus, score_range=(low, high))
+    corpus = replace(corpus, score_range=(low, high), notes=_empty_notes(parts))
     if hold_out is None:
         return corpus, None
     scaled = _all_rows(parts)
@@ -134,19 +158,74 @@ def read_pairs(
     return corpus, sts_pairs.pairs_of_rows(hold_out, task_name(hold_out), held_out_rows)
 
 
+def _empty_notes(parts: Sequence[_Rows]) -> tuple[str, ...]:
+    """Return a note that names the scored pairs with an empty text, which are trained on as they are."""
+    places = []
+    for part in parts:
+        assert part.table is not None
+        for row, (*texts, _) in enumerate(part.rows):
+            place = _empty_place(part.table, row, texts)
+            if place:
+                places.append(f"{Path(part.name).name} {place}")
+    if not places:
+        return ()
+    more = ", ..." if len(places) > NAMED_ROWS else ""
+    return (f"{len(places):,} pairs have an empty text: {', '.join(places[:NAMED_ROWS])}{more}",)
+
+
 def _range_of_scores(parts: Sequence[_Rows]) -> tuple[float, float]:
     """Return the range of the scores: that of STS-B for its own files, else the first usual one that holds them all."""
     if all(Path(part.name).name == sts_pairs.STSB_TRAIN.name for part in parts):
         return STSB_RANGE
-    return range_of([row[-1] for row in _all_rows(parts)])
+    scores = [row[-1] for row in _all_rows(parts)]
+    found = range_of(scores)
+    _refuse_far_scores(parts, np.array(scores), found)
+    return found
+
+
+LARGEST_GAP = 0.9
+"""The share of the range of all scores that may lie between two neighbours: beyond it, few scores squash the others."""
+FEW = 0.1
+"""The share of the rows up to which scores are few; in an unusual range fewer than half are."""
+
+
+def _refuse_far_scores(parts: Sequence[_Rows], scores: npt.NDArray[np.float64], found: tuple[float, float]) -> None:
+    """Refuse scores that lie so far from most others that these become nearly one, as a 999 for a missing score.
+
+    Args:
+        parts: the rows of each file.
+        scores: all scores ``[n]``.
+        found: the range that is taken for them; the usual ones up to 5 may be filled at both ends alone.
+
+    Raises:
+        DataError: which names the first of them with its line.
+    """
+    ordered = np.sort(scores)
+    gaps = np.diff(ordered)
+    below = int(gaps.argmax()) + 1
+    if gaps[below - 1] <= LARGEST_GAP * (ordered[-1] - ordered[0]):
+        return
+    few, most = sorted((ordered[:below], ordered[below:]), key=len)
+    is_usual = found in SCORE_RANGES
+    if most[0] == most[-1] or range_of(most.tolist()) == found:
+        return
+    if is_usual and (found[1] <= 5 or len(few) > FEW * len(scores)):
+        return
+    for part in parts:
+        for row, (_, _, score) in enumerate(part.rows):
+            if few[0] <= score <= few[-1]:
+                raise part.score_error(
+                    row,
+                    f"score {score:g} is far from the others, of which most lie between {most[0]:g} and {most[-1]:g}: "
+                    f"correct it or remove the row; --score-range {ordered[0]:g},{ordered[-1]:g} takes it as it is",
+                )
 
 
 def _check_scores(part: _Rows, low: float, high: float) -> None:
     """Refuse scores outside of a range."""
-    for number, (_, _, score) in enumerate(part.rows, 1):
+    for row, (_, _, score) in enumerate(part.rows):
         if not low <= score <= high:
-            message = f"score {score:g} is not between {low:g} and {high:g}"
-            raise DataError(part.name, message, line=number, unit="pair")
+            raise part.score_error(row, f"score {score:g} is not between {low:g} and {high:g}")
 
 
 def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None = None) -> Layout | None:
@@ -196,10 +275,8 @@ def read_classes(
     for name in files:
         table = read_table(name, kind=kind, fields=fields)
         part = _Rows(name, open_source(name).path, [], table.reading)
-        for *texts, label in zip(*table.texts, map(str, table.values or []), strict=True):
-            if _has_blank(texts):
-                part.blank += 1
-            else:
+        for number, (*texts, label) in enumerate(zip(*table.texts, map(str, table.values or []), strict=True)):
+            if not part.leave_out(table, number, texts):
                 part.rows.append((*texts, label))
         parts.append(part)
     corpus = _corpus(parts, subset, values=True)
@@ -211,15 +288,27 @@ def read_classes(
     return replace(corpus, scores=[numbers[label] for label in labels])
 
 
-def _has_blank(texts: Sequence[str]) -> bool:
-    """Tell whether one of some texts holds nothing but white space."""
-    return not all(text.strip() for text in texts)
+def negatives_of(files: Sequence[str], fields: str | None = None, kind: Kind | None = None) -> int:
+    """Return the number of columns of hard negatives in the table of anchors that has most of them."""
+    most = 0
+    for name in files:
+        layout = layout_of([name], fields, kind)
+        if layout is not None and layout.kind == "triplets":
+            most = max(most, len(layout.columns) - 2)
+    return most
 
 
 def read_anchors(
-    files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None, kind: Kind | None = None
+    files: Sequence[str],
+    *,
+    fields: str | None = None,
+    subset: Subset | None = None,
+    kind: Kind | None = None,
+    seed: int = 0,
 ) -> TrainingSentences:
-    """Read anchors, their positives and their hard negatives; rows with an empty text are left out and counted.
+    """Read anchors, their positives and their hard negatives; rows without an anchor or a positive are left out.
+
+    Rows may have different numbers of negatives: each gets as many as the row that has most, see `fill_negatives`.
 
     Args:
         files: tables with the columns ``anchor``, ``positive`` and, if there are any, ``negative`` or ``negative_1``,
@@ -227,41 +316,37 @@ def read_anchors(
         fields: other names of the columns, as ``ANCHOR,POSITIVE[,NEGATIVE...]``.
         subset: which of the rows are trained on.
         kind: as for `layout_of`.
+        seed: draws the negatives of rows that have too few.
 
     Raises:
-        DataError: if a negative equals its positive, or the files have different numbers of negatives.
+        DataError: if a negative equals its positive.
     """
     parts: list[_Rows] = []
-    width = 0
     for name in files:
         layout = layout_of([name], fields, kind)
         if layout is not None and layout.kind not in ("pairs", "triplets"):
             raise DataError(name, f"{layout.holds}, while {files[0]} holds anchors")
         table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
-        width = width or len(table.texts)
-        if len(table.texts) != width:
-            message = f"{len(table.texts) - 2} columns of negatives, but {width - 2} in {files[0]}"
-            raise DataError(name, f"{message}; the tables of one training need the same columns")
         parts.append(_anchor_rows(name, table))
-    return _corpus(parts, subset)
+    rows_of_files = [part.rows for part in parts]
+    notes = fill_negatives(rows_of_files, negatives_of(files, fields, kind), seed)
+    return replace(_corpus(parts, subset), notes=notes)
 
 
 def _anchor_rows(name: str, table: LabelledTable) -> _Rows:
-    """Return the rows of a table of anchors that have no empty text.
+    """Return the rows of a table that have an anchor and a positive, with the negatives that they have.
 
     Raises:
         DataError: if a negative equals its positive.
     """
     part = _Rows(name, open_source(name).path, [], table.reading)
-    for number, texts in enumerate(zip(*table.texts, strict=True)):
-        if _has_blank(texts):
-            part.blank += 1
+    for number, (anchor, positive, *negatives) in enumerate(zip(*table.texts, strict=True)):
+        if part.leave_out(table, number, (anchor, positive)):
             continue
-        _, positive, *negatives = texts
         if positive in negatives:
             column = table.columns[2 + negatives.index(positive)]
             raise table.error(number, f"{column} is equal to {table.columns[1]}")
-        part.rows.append(texts)
+        part.rows.append((anchor, positive, *filter(str.strip, negatives)))
     return part
 
 
@@ -379,4 +464,4 @@ def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | 
         reading = table.reading
     scores = map(float, (table.values or [])[:limit])
     rows = list(zip(*table.texts, scores, strict=False))
-    return _Rows(name, source.path, rows, reading)
+    return _Rows(name, source.path, rows, reading, table)

@@ -43,7 +43,7 @@ def choose_pooling(method: Method, model: str, asked: str = AUTO) -> PoolingChoi
     fixed = method.fixed_pooling
     if fixed:
         unused = None if asked in (AUTO, OWN) else asked
-        return PoolingChoice(OWN, f"{method.name} pools {fixed}", unused=unused)
+        return PoolingChoice(OWN, f"{method.name} reads {fixed}", unused=unused)
     if asked == AUTO and isinstance(method.fit, PoolingOnly):
         return PoolingChoice(method.pooling, "it is all that the method changes")
     if asked == OWN or (asked == AUTO and method.pooling == OWN):

@@ -17,7 +17,7 @@ from sentcli.model.options import Backend
 from sentcli.model.spec import check_pooling
 from sentcli.training.data import Subset
 from sentcli.training.options import DataOptions, EvaluationOptions, LogOptions
-from sentcli.training.pairs import layout_of
+from sentcli.training.pairs import layout_of, negatives_of
 
 if TYPE_CHECKING:
     from sentcli.io.labelled_kinds import Kind, Layout
@@ -108,9 +108,9 @@ class TrainRequest:
         takes_text = method.fit is None and method.views.reads == "sentences" and self.data.text_of is None
         layout = self.layout(method)
         if takes_text and layout is not None and layout.kind in ("pairs", "triplets"):
-            return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
+            return method.on_texts(self._labelled_pairs())
         if method.views.reads == "pairs" and layout is not None and method.takes(layout.kind):
-            return replace(method, views=LabelledPairs(negatives=len(layout.columns) - 2))
+            return replace(method, views=self._labelled_pairs())
         settings: dict[str, Any] = {}
         if self.recipe is not None:
             settings.update(self.recipe.assignments)
@@ -127,6 +127,10 @@ class TrainRequest:
         if kind is None or not kind.different_texts():
             return method
         return method.on_texts(kind())
+
+    def _labelled_pairs(self) -> LabelledPairs:
+        """Return the views of the data, which are anchors, positives and as many negatives as a file has columns of."""
+        return LabelledPairs(negatives=negatives_of(self.files, self.data.pair_fields, self.evaluation.kind))
 
     def layout(self, method: Method) -> Layout | None:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""

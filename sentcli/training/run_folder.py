@@ -32,6 +32,7 @@ from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
 from sentcli.training.checkpoints import Checkpoint, Checkpoints
 from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE, differences_of, read_run_file
+from sentcli.training.written_model import check_written
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -307,7 +308,7 @@ class RunFolder:
         card: str,
         kept: Mapping[str, nn.Module] | None = None,
     ) -> None:
-        """Write the model. Its files appear one by one, ``model.safetensors`` as the last.
+        """Write the model, and check that its folder holds it. ``model.safetensors`` appears as the last of its files.
 
         Args:
             encoder: the trained encoder.
@@ -315,6 +316,9 @@ class RunFolder:
             config: the configuration of the run, for ``sentcli.json``.
             card: the text of ``README.md``.
             kept: further trained parts by name, for ``training_head/NAME.safetensors``.
+
+        Raises:
+            SentcliError: if the folder does not open, or holds another model; then it holds an unfinished run.
         """
         if self.metrics is None:
             return
@@ -323,6 +327,11 @@ class RunFolder:
         (self.path / CARD).write_text(card, "utf-8")
         self._write_head(head, kept or {})
         write_model_files(encoder.on_torch().local, self.path)
+        try:
+            check_written(encoder, self.path)
+        except BaseException:
+            (self.path / WEIGHTS_FILE).unlink()
+            raise
         add_beside(encoder.model, self.path)
         self._put_in_place()
 

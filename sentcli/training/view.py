@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
-REMEDY = (
-    "Try another --learning-rate; sentcli analyze similarity shows by what the vectors of the start model distinguish "
-    "sentences"
-)
+REMEDY = "Try another --learning-rate"
 """The advice where training does not help."""
+LOOK_AT_VECTORS = (
+    f"{REMEDY}; sentcli analyze similarity shows by what the vectors of the start model distinguish sentences"
+)
+"""The same, for a model that makes vectors."""
 LITTLE = 1e-4
 """A loss over the sentences of a batch below which next to nothing is learned: so small is the probability that is
 given to wrong ones, and with it the gradient."""
@@ -256,7 +257,7 @@ def _introduce(prepared: Prepared) -> None:
     for note in prepared.notes:
         console.warn(note)
     if prepared.corpus.blank:
-        console.warn(f"{prepared.corpus.blank} blank rows were left out")
+        console.warn(prepared.corpus.left_out)
 
 
 def _in_batch(method: Method) -> list[str]:
@@ -286,8 +287,8 @@ def _title_with_terms(method: Method) -> str:
     return f"{method.name} ({' + '.join(terms)})"
 
 
-def summary(result: TrainResult, output: Path) -> None:
-    """Print the results of a run."""
+def summary(result: TrainResult, output: Path, *, scores_pairs: bool = False) -> None:
+    """Print the results of a run; a cross-encoder scores pairs, and has no vectors to look at."""
     parts = [f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s"]
     if result.dev is not None:
         parts.append(str(result.dev))
@@ -309,7 +310,8 @@ def summary(result: TrainResult, output: Path) -> None:
     parts.append(f"model in {output}")
     console.note("; ".join(parts))
     if kept_start(result.to_dict()):
-        console.warn(f"no step was better than the start, whose weights are in the model. {REMEDY}")
+        remedy = REMEDY if scores_pairs else LOOK_AT_VECTORS
+        console.warn(f"no step was better than the start, whose weights are in the model. {remedy}")
 
 
 def overview(result: TrainResult, output: Path) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def run_one(request: TrainRequest) -> Result:
         result = run(prepared, view)
     if finished:
         console.note("this run has finished before: nothing was trained")
-    training_view.summary(result, request.output)
+    training_view.summary(result, request.output, scores_pairs=prepared.encoder.spec.scores_pairs)
     recipe = request.recipe
     if recipe is not None and recipe.published and request.model == recipe.model:
         of_single_sets = tuple(PREFIXES.values())

@@ -28,6 +28,9 @@ PAIRS = [
     ("Ünïcödé 漢字 🙂", "a\tb"),
 ]
 
+OF_MEAN = {"classifier_pooling": "mean", "classifier_bias": True, "norm_bias": True, "classifier_activation": "relu"}
+"""The settings of ModernBERT's classifier that are not its usual ones."""
+
 
 def peer(folder, pairs):
     from sentence_transformers import CrossEncoder
@@ -51,11 +54,18 @@ def with_json(folder, target, file, **values):
 @pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("backend", ["torch", "onnx", "openvino"])
-@pytest.mark.parametrize(("kind", "types"), [("bert", True), ("bert", False), ("roberta", False)])
-def test_scores_are_those_of_cross_encoder(kind, types, backend, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "types", "settings"),
+    [
+        ("bert", True, {}), ("bert", False, {}), ("roberta", False, {}),
+        ("deberta-v2", True, {}), ("deberta", False, {"pooler_hidden_act": "tanh"}),
+        ("modernbert", False, {}), ("modernbert", False, OF_MEAN),
+    ],
+)  # fmt: skip
+def test_scores_are_those_of_cross_encoder(kind, types, settings, backend, tmp_path):
     if backend == "openvino":
         pytest.importorskip("openvino", reason="the extra sentcli[openvino]")
-    folder = save_cross_encoder(tmp_path / kind, kind, types=types)
+    folder = save_cross_encoder(tmp_path / kind, kind, types=types, **settings)
     reranker = Reranker.load(folder, backend=backend)
     assert reranker.encoder.backend.name == backend
     scores = reranker.scores(PAIRS)
@@ -155,6 +165,7 @@ def test_what_is_no_cross_encoder_with_one_score(cross_encoder, tiny_bert, tmp_p
         r"classifier\.dense\.weight": with_json(
             cross_encoder, tmp_path / "d", "config.json", architectures=["RobertaForSequenceClassification"]
         ),
+        "activation 'mish'": save_cross_encoder(tmp_path / "e", "modernbert", classifier_activation="mish"),
         "no such|no model": tmp_path / "missing",
     }
     for message, folder in cases.items():

@@ -18,6 +18,7 @@ import pytest
 from sentcli.errors import DataError, InputError
 from sentcli.io import text_lines
 from sentcli.io.blocks import blocks, survey
+from sentcli.io.formats import records
 from sentcli.io.in_memory import in_files
 from sentcli.io.labelled import read_table
 from sentcli.io.readers import ReadOptions
@@ -306,3 +307,24 @@ def test_utf_16_without_a_mark_is_no_text(tmp_path, invoke, tiny_bert):
     (tmp_path / "t.txt").write_bytes("one line\nand another one\n".encode("utf-16-le"))
     refused = invoke("encode", tmp_path / "t.txt", "-m", tiny_bert, "-o", tmp_path / "v.npy", check=2)
     assert "utf-16" in refused.stderr and "line 1" in refused.stderr
+
+
+@pytest.mark.parametrize(("name", "separator"), [("t.csv", ","), ("t.tsv", "\t")])
+def test_lines_that_end_with_carriage_returns_alone_are_named_as_such(tmp_path, name, separator):
+    path = tmp_path / name
+    path.write_bytes(f"text{separator}id\rthe cat{separator}1\ra dog{separator}2\r".encode())
+    with pytest.raises(DataError, match=r"line 1: .*carriage return.* tr ") as caught:
+        list(records(open_source(str(path))))
+    assert "universal" not in str(caught.value)
+
+
+def test_a_row_of_several_lines_has_the_number_of_its_first_one(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'text,id\r\n"a\nb\n\nc",1\n\nd,2\n"e\nf",3,4\ng,5\n')
+    with pytest.raises(DataError, match=r"t\.csv, line 8: 3 fields"):
+        list(records(open_source(str(path))))
+    path.write_bytes(b'text,id\na,1\n"b\nc,2\nd,3\n')
+    with pytest.raises(DataError, match=r"t\.csv, line 3: broken csv"):
+        list(records(open_source(str(path))))
+    path.write_bytes(b'text,id\n"a\nb",1\n\nd,2\n')
+    assert [line for line, _ in records(open_source(str(path)))] == [2, 5]

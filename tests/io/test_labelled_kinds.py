@@ -174,13 +174,23 @@ def test_a_list_of_negatives_is_several(tmp_path, name, suffix):
     assert (read.kind, read.texts) == ("triplets", (["a", "e"], ["b", "f"], ["c", "g"], ["d", "h"]))
 
 
-@pytest.mark.parametrize("second", [["x"], ["x", "y", "z"], "x", None])
-def test_another_number_of_negatives_is_an_error_with_its_line(tmp_path, second):
+@pytest.mark.parametrize("numbers", [[2, 1], [1, 2], [2, 0], [0, 2], [0, 1, 0, 3], [0] * 150 + [2]])
+@pytest.mark.parametrize("null", [False, True])
+def test_rows_may_have_different_numbers_of_negatives(tmp_path, numbers, null):
+    """They are empty where a row has fewer; where all texts are needed, the first row that lacks one is named."""
     file = tmp_path / "t.jsonl"
-    rows = [{"anchor": "a", "positive": "b", "negative": value} for value in (["c", "d"], second)]
+    rows = []
+    for number, count in enumerate(numbers):
+        negatives = [f"n{number} {i}" for i in range(count)]
+        rows.append({"anchor": f"a{number}", "positive": "b", "negative": None if null and not count else negatives})
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match="line 2: negative"):
-        read_table(str(file))
+    table = read_table(str(file))
+    assert table.columns[2:] == tuple(f"negative_{i + 1}" for i in range(max(numbers)))
+    assert [sum(map(bool, texts)) - 2 for texts in zip(*table.texts, strict=True)] == numbers
+    first = next(line for line, count in enumerate(numbers, 1) if count < max(numbers))
+    with pytest.raises(DataError, match=f"line {first}: negative_"):
+        read_table(str(file), on_empty="error")
+    assert len(read_table(str(file), on_empty="skip")) == numbers.count(max(numbers))
 
 
 def test_contradictions_are_rows_of_equal_texts(tmp_path):

@@ -64,7 +64,6 @@ def test_what_is_not_used_is_said(lines, capsys):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([flag(0), flag(1, negatives=3)], "line 2: neg is 3 texts, and the first row has 2"),
         ([flag(0), flag(1, positives=0)], r"line 2: pos is \[\]"),
         ([flag(0), {**flag(1), "pos": "p"}], "line 2: pos is 'p'"),
         ([flag(0), {**flag(1), "pos": [{"title": "T"}]}], "line 2: pos is {'title': 'T'}, an object"),

@@ -82,15 +82,18 @@ MADE = TemporaryDirectory(prefix="sentcli-test-folders-")
 
 
 @cache
-def plain(kind="bert", padding="right", limit=64):
+def plain(kind="bert", padding="right", limit=64, layers=2):
     """A plain transformers folder with random weights, made once."""
     folder = Path(mkdtemp(prefix=f"{kind}-", dir=MADE.name))
     torch.manual_seed(0)
     made = tokenizer(padding, ending=kind in LAST_TOKEN, limit=limit)
-    common = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    common = {"hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 4, "intermediate_size": 64}
     common |= {"vocab_size": len(made), "max_position_embeddings": 64, "initializer_range": 0.2}
     common |= {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    config = transformers.CONFIG_MAPPING[kind](**{**common, **SIZES.get(kind, {})})
+    sizes = dict(SIZES.get(kind, {}))
+    for name in {"n_layers", "n_layer", "num_layers"} & set(sizes):
+        sizes[name] = layers
+    config = transformers.CONFIG_MAPPING[kind](**{**common, **sizes})
     model = transformers.AutoModel.from_config(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # some families begin with weights that hardly tell tokens apart

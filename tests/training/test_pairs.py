@@ -3,14 +3,18 @@
 import csv
 import json
 import re
+from collections import Counter
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from sentcli import SentenceEncoder
 from sentcli.methods.views import Crops
 from sentcli.training.data import TrainingSentences
+from sentcli.training.pairs import read_anchors, read_pairs
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_set
 from tests.tolerance import VECTORS, rounding
@@ -487,3 +491,174 @@ def test_the_printed_form_of_eq_2_refuses_hard_negatives_before_anything_is_writ
     message = invoke(*call, check=2).stderr
     assert "denominator=other-view" in message and "--pair-fields" in message and not (tmp_path / "m").exists()
     invoke(*call, "--pair-fields", "anchor,positive", check=0)
+
+
+# Rows with different numbers of negatives
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def of_flag(number, negatives):
+    return {"query": f"q{number}", "pos": [f"p{number}"], "neg": [f"n{number} {i}" for i in range(negatives)]}
+
+
+def test_each_row_has_as_many_negatives_as_the_one_with_most(tmp_path):
+    """A row with fewer repeats its own, as in a group of FlagEmbedding, and one without any gets texts of others."""
+    counts = [3, 1, 2, 0, 3]
+    path = write_lines(tmp_path / "t.jsonl", [of_flag(number, count) for number, count in enumerate(counts)])
+    corpus = read_anchors([str(path)], seed=1)
+    assert [len(column) for column in corpus.texts] == [5] * 5
+    for number, (_, positive, *negatives) in enumerate(zip(*corpus.texts, strict=True)):
+        own = [f"n{number} {i}" for i in range(counts[number])]
+        assert positive == f"p{number}"
+        assert negatives[: len(own)] == own
+        if own:
+            assert set(negatives) == set(own)
+        else:
+            assert len(set(negatives)) == 3
+            assert not {f"q{number}", f"p{number}"} & set(negatives)
+    assert corpus.blank == 0
+    again = read_anchors([str(path)], seed=1)
+    assert again.texts == corpus.texts
+    assert any(read_anchors([str(path)], seed=seed).texts != corpus.texts for seed in range(2, 6))
+
+
+def test_no_negative_of_a_row_counts_far_more_often_than_another(tmp_path):
+    """As in a group of FlagEmbedding, which draws from as many copies of a row's negatives as are needed."""
+    path = write_lines(tmp_path / "t.jsonl", [of_flag(number, number + 1) for number in range(7)])
+    for row in zip(*read_anchors([str(path)], seed=3).texts, strict=True):
+        times = Counter(row[2:]).values()
+        assert sum(times) == 7
+        assert max(times) - min(times) <= 1
+
+
+def test_of_many_texts_each_is_drawn_once_for_a_row(tmp_path):
+    path = write_lines(tmp_path / "t.jsonl", [of_flag(0, 3), *(of_flag(number, 0) for number in range(1, 300))])
+    corpus = read_anchors([str(path)], seed=1)
+    rows = list(zip(*corpus.texts, strict=True))[1:]
+    assert all(len({*row[2:]} - {row[1]}) == 3 for row in rows)
+    times = Counter(text for row in rows for text in row[2:])
+    assert len(times) > 250, "all texts are drawn, and not only some"
+    assert max(times.values()) < 15
+
+
+def test_texts_that_answer_the_same_anchor_are_never_drawn(tmp_path):
+    rows = [{"query": "q", "pos": [f"p{i}"], "neg": []} for i in range(6)]
+    path = write_lines(tmp_path / "t.jsonl", [*rows, {"query": "r", "pos": ["s"], "neg": ["n"]}])
+    for seed in range(8):
+        corpus = read_anchors([str(path)], seed=seed)
+        assert set(corpus.texts[2][:6]) <= {"s", "n"}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "null", "lists", "parquet", "two files"])
+def test_no_row_is_left_out_for_its_negatives(invoke, tiny_bert, tmp_path, form):
+    counts = [i % 4 for i in range(len(NOUNS))]
+    rows = []
+    for count, noun in zip(counts, NOUNS, strict=True):
+        rows.append((f"the {noun}", f"a {noun} sat", *(f"no {noun} {i}" for i in range(count))))
+    names = ("anchor", "positive", "negative_1", "negative_2", "negative_3")
+    records = [dict(zip(names, row, strict=False)) for row in rows]
+    files = [tmp_path / f"t.{form if form in ('csv', 'parquet') else 'jsonl'}"]
+    match form:
+        case "csv":
+            table(files[0], names, [(*row, *[""] * (5 - len(row))) for row in rows])
+        case "jsonl":
+            write_lines(files[0], records)
+        case "null":
+            write_lines(files[0], [dict.fromkeys(names) | record for record in records])
+        case "parquet":
+            columns = [[record.get(name) for record in records] for name in names]
+            pq.write_table(pa.table(columns, names=names), files[0])
+        case "lists":
+            write_lines(files[0], [{"anchor": a, "positive": p, "negative": n} for a, p, *n in rows])
+        case "two files":
+            files.append(tmp_path / "u.jsonl")
+            write_lines(files[0], [record for record in records if len(record) < 4])
+            write_lines(files[1], [record for record in records if len(record) >= 4])
+    data = [word for file in files for word in ("--data", file)]
+    out = tmp_path / "m"
+    options = ("--batch-size", 6, "--max-steps", 1)
+    result = invoke("train", "--method", "simcse", "-m", tiny_bert, *data, "-o", out, *options, check=0)
+    config = json.loads((out / "sentcli.json").read_text())
+    assert config["method"]["views"]["negatives"] == 3
+    assert config["blank_rows"] == 0
+    assert sum(file["sentences"] for file in config["data"]) == len(rows)
+    assert re.search(rf"{counts.count(0)} rows have no negative", said(result))
+
+
+def test_rows_that_lack_a_text_are_named_with_their_lines(invoke, tiny_bert, tmp_path):
+    rows = [(f"the {noun}", f"a {noun}") for noun in NOUNS]
+    rows[2] = ("", "a b")
+    rows[5] = ("the c", " ")
+    data = table(tmp_path / "data.csv", ("anchor", "positive"), rows)
+    result = train(invoke, data, tiny_bert, tmp_path / "m", "--batch-size", 6, "--max-steps", 1)
+    assert re.search(r"data\.csv line 4 \(anchor\), data\.csv line 7 \(positive\)", said(result))
+    assert json.loads((tmp_path / "m" / "sentcli.json").read_text())["blank_rows"] == 2
+
+
+def test_scored_pairs_that_lack_a_text_are_named(invoke, tiny_bert, tmp_path):
+    rows = [(f"the {noun}", f"a {noun}", i % 6) for i, noun in enumerate(NOUNS)]
+    rows[3] = ("the house", "", 2)
+    data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
+    options = ("--batch-size", 4, "--max-steps", 1)
+    done = train(invoke, data, tiny_bert, tmp_path / "m", *options, method="sts-regression")
+    assert "1 pairs have an empty text: scored.csv line 5 (sentence2)" in said(done)
+
+
+# Scores that squash the others
+
+
+@pytest.mark.parametrize(("odd", "fitting"), [("1e9", "0,1e9"), ("-999", "-999,5"), ("-99", "-99,5"), ("99", "0,99")])
+def test_a_score_far_from_the_others_is_refused_with_its_line(invoke, tiny_bert, tmp_path, odd, fitting):
+    rows = [(f"the {noun}", f"a {noun}", i % 6) for i, noun in enumerate(NOUNS)]
+    rows[4] = ("the car", "a car", odd)
+    data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
+    options = ("--method", "sts-regression", "-m", tiny_bert, "--data", data, "--batch-size", 4, "--max-steps", 1)
+    refused = invoke("train", *options, "-o", tmp_path / "m", check=2)
+    assert re.search(r"scored\.csv, line 6: .*--score-range", said(refused))
+    invoke("train", *options, "-o", tmp_path / "m", f"--score-range={fitting}", check=0)
+    outside = invoke("train", *options, "-o", tmp_path / "n", "--score-range", "0,5", check=2)
+    assert "scored.csv, line 6: " in said(outside)
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        ([0, 120], (0, 120)), ([107, 107, 107, 112], (107, 112)), ([0, 20, 40, 60, 80, 120], (0, 120)),
+        ([1, 2, 4, 8, 16, 32, 64, 128], (1, 128)), ([0, 1, 2, 97, 98, 99], (0, 100)), ([0.01, 0.02, 0.99], (0, 1)),
+        ([0.9] * 9 + [0.95, -1], (-1, 1)), ([0, 0.1] * 10 + [5], (0, 5)), ([0, 0.1] * 3 + [5], (0, 5)),
+    ],
+)  # fmt: skip
+def test_scores_that_are_spread_in_another_way_are_taken(tmp_path, scores, found):
+    rows = [(f"a {i}", f"b {i}", score) for i, score in enumerate(scores)]
+    data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
+    corpus, _ = read_pairs([str(data)])
+    assert corpus.score_range == found
+
+
+# Sentences that repeat
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [("mlm", None), ("simcse", "mask_duplicates"), ("ct", "analyze duplicates"), ("mirror-bert", "mask_duplicates")],
+)
+def test_repeated_sentences_are_said_where_they_are_negatives(invoke, tiny_bert, tmp_path, method, words):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"the {noun} is red\n" for noun in [*NOUNS, NOUNS[0]]), "utf-8")
+    options = ("--batch-size", 8, "--max-steps", 1)
+    done = said(train(invoke, text, tiny_bert, tmp_path / "m", *options, method=method))
+    if words is None:
+        assert "sentences repeat" not in done
+    else:
+        assert re.search(rf"1 of 13 sentences repeat .*{words}", done)
+
+
+def test_repeated_sentences_are_not_said_where_they_are_masked(invoke, tiny_bert, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"the {noun} is red\n" for noun in [*NOUNS, NOUNS[0]]), "utf-8")
+    options = ("--batch-size", 8, "--max-steps", 1, "--set", "mask_duplicates=true")
+    assert "sentences repeat" not in said(train(invoke, text, tiny_bert, tmp_path / "m", *options))

@@ -514,3 +514,18 @@ def test_a_sweep_that_is_there_names_resume(invoke, tiny_bert, text, tmp_path):
     command = ("--method", "simcse", "--seeds", "1,2")
     train(invoke, tiny_bert, text, tmp_path / "out", *command)
     assert "--resume" in train(invoke, tiny_bert, text, tmp_path / "out", *command, check=2).stderr
+
+
+@pytest.mark.slow
+def test_a_grid_takes_terms_away_and_adds_them(invoke, tiny_bert, text, tmp_path):
+    path = tmp_path / "terms.toml"
+    path.write_text(
+        '[[grid]]\nmethod = "simcse"\n"objectives+" = "mlm"\n'
+        '[[grid]]\nmethod = "simcse"\n"objectives+" = "mlm"\n"objectives-" = ["contrastive", "mlm"]\n'
+    )
+    train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", path, "--set", "batch_size=8")
+    terms = []
+    for folder in sorted((tmp_path / "m").glob("*/metrics.jsonl")):
+        first = json.loads(folder.read_text().splitlines()[0])
+        terms.append([name for name in ("contrastive", "mlm") if name in first])
+    assert sorted(terms) == [["contrastive"], ["contrastive", "mlm"], ["mlm"]]
