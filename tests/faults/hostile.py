@@ -233,7 +233,10 @@ class Sample:
         if thing.killed is not None:
             outcome = self.call(words, here, limit, killed_after=thing.killed * seconds)
             if outcome.code != 0:
-                more = [word for word in command.again.split() if word not in words]
+                more = command.again.split()
+                if not more and any((here / name).exists() for name in command.makes if name not in command.reads):
+                    more = ["--overwrite"]  # it was killed when it was done
+                more = [word for word in more if word not in words]
                 outcome = self.call((*words, *more), here, limit)
         else:
             outcome = self.call(words, here, limit, thing.env, thing.largest)
@@ -300,6 +303,9 @@ class Sample:
         before, after = outcome.before, outcome.after
         makes = {os.path.normpath(f"in/here/{name}") for name in (*(thing.makes or ()), *command.makes)}
         keeps = {os.path.normpath(f"in/here/{name}") for name in command.keeps} | makes & before.keys()
+        if len(command.makes) > 1 and thing.largest is not None:
+            keeps |= makes  # each of several outputs is whole or not there
+        keeps |= {str(Path(place).with_name(f".{Path(place).name}-next")) for place in keeps}
         stay = thing.makes and "stranger's folder" in thing.name
         if stay:
             makes = {os.path.normpath(f"in/here/{name}") for name in thing.makes}

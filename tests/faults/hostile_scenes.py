@@ -131,8 +131,8 @@ def _new() -> list[Kind]:
         ), True),
         Kind("migrate", (
             Command("migrate vectors -m other --anyway", ("vectors", "other"), ("vectors",), ("vectors",)),
-            Command("migrate moved --back", ("moved", "moved.before"), ("moved",)),
-            Command("migrate moved --drop", ("moved", "moved.before"), ("moved",)),
+            Command("migrate moved --back", ("moved", "moved.before"), ("moved", "moved.before")),
+            Command("migrate moved --drop", ("moved", "moved.before"), ("moved", "moved.before")),
             Command("migrate lance:tables -m other --anyway", ("tables",), ("tables",), ("tables",)),
             Command("migrate lance:turned --back", ("turned",), ("turned",), ("turned",)),
         ), True),
@@ -141,8 +141,8 @@ def _new() -> list[Kind]:
             Command("data mine asked.csv --corpus rows.jsonl -m bert -o out.jsonl --ranks 1-20 --negatives 1 --no-apart --below 1 --near 1", ("asked.csv", "rows.jsonl"), ("out.jsonl",)),
         ), True),
         Kind("make-set", (
-            Command("data make-set articles.jsonl -o out", ("articles.jsonl",), ("out",)),
-            Command("data make-set set -o out --queries queries.txt --judge 3 -m bert --json out.json", ("set", "queries.txt"), ("out", "out.json")),
+            Command("data make-set articles.jsonl -o out", ("articles.jsonl",), ("out",), (), "--overwrite"),
+            Command("data make-set set -o out --queries queries.txt --judge 2 -m bert --json out.json", ("set", "queries.txt"), ("out", "out.json")),
         ), True),
         Kind("thresholds", (
             Command("evaluate labelled.tsv -m bert --threshold 0.3 --json out.json", ("labelled.tsv",), ("out.json",)),

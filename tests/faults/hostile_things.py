@@ -413,15 +413,24 @@ def renamed_input(command: Command, folder: Path, draw: random.Random) -> Thing 
     if not names:
         return None
     old = draw.choice(names)
+    beside = f"{old}.before" in command.reads
     plain = draw.random() < 0.6
     new = draw.choice(PLAIN if plain else SPECIAL) + Path(old).suffix
     makes = tuple(new if name == old else name for name in command.makes)
+    if beside:
+        makes = (*makes, f"{new}.before")
+
+    def spoil(here: Path) -> None:
+        (here / old).rename(here / new)
+        if beside:
+            (here / f"{old}.before").rename(here / f"{new}.before")
+
     return Thing(
         f"{old} is called {new[:40]!r}",
         _in_words(command.words, old, new),
         (old, new, new.strip(), repr(new)[1:-1]),
         SAME if plain else SAID,
-        lambda here: (here / old).rename(here / new),
+        spoil,
         makes=makes,
     )
 
@@ -483,7 +492,7 @@ def occupied_output(command: Command, folder: Path, draw: random.Random) -> Thin
         return None
     name = draw.choice(names)
     how = draw.choice(["a stranger's folder", "a stranger's file", "a dangling link", "a link to a file", "a link to a folder",
-                       "a pipe", "the input", "below a file"])  # fmt: skip
+                       "the input", "below a file"])  # fmt: skip
     words = tuple(command.words.split())
     overwrites = any("--overwrite" in option.opts for option in options_of(words))
     if overwrites and draw.random() < 0.6:
@@ -503,10 +512,6 @@ def occupied_output(command: Command, folder: Path, draw: random.Random) -> Thin
                 place.symlink_to("stranger/file.txt")
             case "a link to a folder":
                 place.symlink_to("stranger")
-            case "a pipe":
-                import os
-
-                os.mkfifo(place)
 
     makes: tuple[str, ...] = (name,)
     names_said = (name,)
