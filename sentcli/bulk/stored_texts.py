@@ -17,6 +17,7 @@ from sentcli.io.blocks import Block
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
 from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
+from sentcli.io.writers import mapped_array
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
 from sentcli.model.passages import Context, context_columns, stored_contexts, with_contexts
 
@@ -80,7 +81,7 @@ class StoredTexts:
         shards = np.searchsorted(self._first_rows, found[known], "right") - 1
         for shard in np.unique(shards).tolist():
             rows = known[shards == shard]
-            stored = np.load(self.folder / self.manifest.shards[shard].vectors, mmap_mode="r", allow_pickle=False)
+            stored = mapped_array(self.folder / self.manifest.shards[shard].vectors)
             vectors[rows] = stored[found[rows] - self._first_rows[shard]]
 
     def encode(self, submit: Callable[[Sequence[str]], Pending], texts: Sequence[str], progress: Progress) -> Pending:

@@ -317,7 +317,7 @@ class Sample:
         wrong = []
         names = {*before, *after}
         lost = [n for n in names if n in before and before[n] != after.get(n) and not within(n, makes)]
-        lost = [n for n in lost if not OURS.search(n)]
+        lost = [n for n in lost if not OURS.search(n) and not PARTIAL.search(n)]  # what was killed had left that
         if lost:
             wrong.append(f"changed or deleted: {sorted(lost)[:4]}")
         new = [n for n in after if n not in before and not OURS.search(n)]

@@ -87,7 +87,7 @@ def spoiled_file(command: Command, folder: Path, draw: random.Random) -> Thing |
         return None
     passes = [name for end, names in OPTIONAL.items() if file.endswith(end) for name in names]
     if file.endswith((".txt", ".md")):
-        passes += TEXT_PASSES
+        passes += (*TEXT_PASSES, "a huge length", "bytes flipped at 0")
     expected = SAID
     if direct:
         expected = REFUSED
@@ -517,10 +517,12 @@ def occupied_output(command: Command, folder: Path, draw: random.Random) -> Thin
     names_said = (name,)
     if how in ("the input", "below a file"):
         new = command.reads[0] if how == "the input" else f"text.txt/{name}"
-        if name not in words:
+        if name not in words or "hub" in words:  # whose layout belongs into the folder of the model
             return None
         words = tuple(new if word == name else word for word in words)
         makes, names_said = (), (new, *called(new))
+    if how == "a link to a file" and "--overwrite" in words:
+        makes = (*command.makes, "stranger/file.txt")  # which the user has said
     if how == "a stranger's folder":
         makes = tuple(other for other in command.makes if other != name)
     return Thing(f"{name}: {how} {words[-1]}", words, (*names_said, "stranger", "nothing-there"), ANY, spoil, makes=makes)
