@@ -87,6 +87,7 @@ def _run(words: list[str], env: dict[str, str], cwd: str, said: str, limits: dic
         os.dup2(os.open(Path(said, str(number)), os.O_CREAT | os.O_WRONLY), number)
     sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process
     sys.argv = words
+    sys.dont_write_bytecode = bool(limits)  # of a file that may not grow, half would be kept
     for kind, limit in limits.items():
         resource.setrlimit(kind, (limit, limit))
     try:

@@ -98,8 +98,8 @@ def _old() -> list[Kind]:
             Command("report model -o out.md", ("model",), ("out.md",)),
         )),
         Kind("data check", (
-            Command("data check pairs.tsv --json out.json", ("pairs.tsv",), ("out.json",)),
-            Command("data check asked.csv -m bert --json out.json", ("asked.csv",), ("out.json",)),
+            Command("data check pairs.tsv --json out.json", ("pairs.tsv",), ("out.json",), ("out.json",)),
+            Command("data check asked.csv -m bert --json out.json", ("asked.csv",), ("out.json",), ("out.json",)),
         )),
     ]
 

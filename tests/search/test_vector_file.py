@@ -138,6 +138,15 @@ def test_a_file_may_have_any_name_that_the_system_allows(invoke, corpus, tmp_pat
     assert hits(invoke(*asked, check=0))[0][0][1] == "d2"
 
 
+def test_what_is_no_table_of_texts_is_not_said_to_hold_texts(invoke, corpus, tmp_path, tiny_bert):
+    (tmp_path / "index.faiss").write_bytes(b"IxFI" + bytes(99))
+    for options in (("--texts", corpus), ("--vector-field", "vec")):
+        for name, words in {"index.faiss": "index of faiss", "nothing": "no such file"}.items():
+            asked = ("retrieve", "--corpus", tmp_path / name, "-m", tiny_bert, "--query", "cat", *options)
+            assert words in invoke(*asked, check=2).stderr
+    assert "--texts" in invoke("retrieve", "--corpus", corpus, "--query", "cat", "--texts", corpus, check=2).stderr
+
+
 def spoil_parquet(path, change):
     table = pq.read_table(path)
     metadata = {**table.schema.metadata, b"sentcli": change(json.loads(table.schema.metadata[b"sentcli"]))}
