@@ -38,9 +38,10 @@ PARTIAL = re.compile(r"\.partial|\.tmp|\.building|-next|sentcli_next|\.new$")
 OURS = re.compile(r"\.lock$|\.lance/|/\.cache|\.db/|\.db\.|__pycache__")
 """Names in places that a library keeps as its own."""
 PRELOADED = [
-    "sentcli.cli.app", "sentcli.training.run", "sentcli.verbs.train_runs", "transformers.models.bert.modeling_bert", "faiss",
+    "sentcli.cli.app", "sentcli.training.run", "sentcli.verbs.train_runs", "transformers.models.bert.modeling_bert",
     "onnxruntime", "tokenizers", "pyarrow.parquet", "pyarrow.dataset", "scipy.stats", "sklearn.linear_model", "pandas",
-    "huggingface_hub", "rich.progress", "typer.rich_utils", "bm25s", "safetensors.torch", "matplotlib.figure", "filelock",
+    "huggingface_hub", "rich.progress", "typer.rich_utils", "bm25s", "safetensors.torch", "matplotlib.figure", "faiss",
+    "filelock",
 ]  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def tree(folder: Path) -> dict[str, str]:
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_symlink():
-            found[name] = f"-> {os.readlink(path)}"
+            found[name] = f"-> {path.readlink()}"
         elif path.is_file():
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         else:
@@ -128,7 +129,9 @@ def numbers_of(path: Path) -> list[float]:
 def close(first: list[float], second: list[float]) -> bool:
     """Tell whether two results are equal but for rounding."""
     same_length = len(first) == len(second)
-    return same_length and all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-4) for a, b in zip(first, second, strict=True))
+    return same_length and all(
+        math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-4) for a, b in zip(first, second, strict=True)
+    )
 
 
 def lines_of(said: str) -> Counter:
@@ -152,7 +155,9 @@ class Sample:
         CONTEXT.set_forkserver_preload(PRELOADED)
         hostile_scenes.write_scene(folder / "good", self.hub)
         self.write_odd(folder / "good")
-        hostile_scenes.call(["encode", "text.txt", "-m", "acme/mini@v1", "-o", folder / "tmp" / "x.npy"], folder / "good")
+        hostile_scenes.call(
+            ["encode", "text.txt", "-m", "acme/mini@v1", "-o", folder / "tmp" / "x.npy"], folder / "good"
+        )
         hostile_scenes.call(["encode", "text.txt", "-m", "acme/mini", "-o", folder / "tmp" / "y.npy"], folder / "good")
         for name in ("hf", "cache"):
             shutil.copytree(folder / name, folder / f"good-{name}", symlinks=True)
@@ -248,7 +253,7 @@ class Sample:
         """Return the numbers of a file, or none if it is no such file."""
         try:
             return numbers_of(path)
-        except (ValueError, KeyError, OSError, AttributeError, TypeError):
+        except Exception:
             return []
 
     def verdict(self, case: Case, command, thing, outcome: Outcome, clean: Outcome) -> list[str]:
@@ -257,16 +262,8 @@ class Sample:
 
         if outcome.code is None:
             return ["took too long"]
-        wrong = []
         said = outcome.said
-        if "Traceback" in said or "a defect of sentcli" in said:
-            wrong.append("a traceback or a defect")
-        if "SECRET" in said + outcome.out:
-            wrong.append("a secret is printed")
-        if re.search(r"\x1b\[3|\u202e", said + outcome.out):
-            wrong.append("what acts on a terminal is printed")
-        if outcome.code not in (0, 1, 2, 3):
-            wrong.append(f"exit code {outcome.code}")
+        wrong = self.of_output(outcome)
         refused = outcome.code in (1, 2)
         if refused:
             wrong += self.of_message(thing, said)
@@ -283,6 +280,19 @@ class Sample:
             wrong.append("it was refused")
         assert thing.expected in (ANY, REFUSED, SAID, SAME)
         return wrong + self.of_files(command, thing, outcome, refused)
+
+    def of_output(self, outcome: Outcome) -> list[str]:
+        """Return what is wrong with the exit code and with what is printed, whatever was done."""
+        wrong = []
+        if "Traceback" in outcome.said or "a defect of sentcli" in outcome.said:
+            wrong.append("a traceback or a defect")
+        if "SECRET" in outcome.said + outcome.out:
+            wrong.append("a secret is printed")
+        if re.search(r"\x1b\[3|\u202e", outcome.said + outcome.out):
+            wrong.append("what acts on a terminal is printed")
+        if outcome.code not in (0, 1, 2, 3):
+            wrong.append(f"exit code {outcome.code}")
+        return wrong
 
     def of_message(self, thing, said: str) -> list[str]:
         """Return what is wrong with the message of a refusal."""

@@ -52,7 +52,9 @@ class Kind:
 
 def _old() -> list[Kind]:
     encode = (
-        Command("encode rows.jsonl -m bert -o out --shard-rows 20", ("rows.jsonl", "bert"), ("out",), ("out",), "--resume"),
+        Command(
+            "encode rows.jsonl -m bert -o out --shard-rows 20", ("rows.jsonl", "bert"), ("out",), ("out",), "--resume"
+        ),
         Command("encode rows.csv -m bert -o out.parquet", ("rows.csv", "bert"), ("out.parquet",)),
         Command("encode typed.parquet -m bert -o out.jsonl", ("typed.parquet",), ("out.jsonl",)),
         Command("encode typed.jsonl -m bert -o out.npy", ("typed.jsonl",), ("out.npy",)),
@@ -60,123 +62,352 @@ def _old() -> list[Kind]:
         Command("encode --check vectors", ("vectors",)),
     )
     train = (
-        Command(f"train --method simcse -m bert --data text.txt -o out {STEPS}", ("text.txt", "bert"), ("out",), ("out",), "--resume"),
-        Command(f"train --method sts-regression -m bert --data pairs.tsv -o out {STEPS}", ("pairs.tsv",), ("out",), ("out",), "--resume"),
-        Command(f"train --recipe recipe.toml -m bert --data text.txt -o out {STEPS}", ("recipe.toml",), ("out",), ("out",), "--resume"),
+        Command(
+            f"train --method simcse -m bert --data text.txt -o out {STEPS}",
+            ("text.txt", "bert"),
+            ("out",),
+            ("out",),
+            "--resume",
+        ),
+        Command(
+            f"train --method sts-regression -m bert --data pairs.tsv -o out {STEPS}",
+            ("pairs.tsv",),
+            ("out",),
+            ("out",),
+            "--resume",
+        ),
+        Command(
+            f"train --recipe recipe.toml -m bert --data text.txt -o out {STEPS}",
+            ("recipe.toml",),
+            ("out",),
+            ("out",),
+            "--resume",
+        ),
     )
     retrieve = (
         Command("retrieve --corpus rows.jsonl -m bert --query cat --json out.json", ("rows.jsonl",), ("out.json",)),
-        Command("retrieve --corpus vectors --query cat --search rrf --json out.json", ("vectors", "bert"), ("out.json",)),
-        Command("retrieve --corpus vectors --queries queries.txt --hits out.jsonl --index hnsw", ("vectors", "queries.txt"), ("out.jsonl",)),
+        Command(
+            "retrieve --corpus vectors --query cat --search rrf --json out.json", ("vectors", "bert"), ("out.json",)
+        ),
+        Command(
+            "retrieve --corpus vectors --queries queries.txt --hits out.jsonl --index hnsw",
+            ("vectors", "queries.txt"),
+            ("out.jsonl",),
+        ),
         Command("retrieve --beir set -m bert --json out.json --run out-run", ("set",), ("out.json", "out-run")),
     )
     return [
         Kind("encode", encode),
         Kind("train", train),
-        Kind("export", (Command("export -m bert -o out", ("bert",), ("out",)), Command("export -m model -o out --precision int8", ("model",), ("out",)))),
-        Kind("sts-eval", (
-            Command("sts-eval -m bert --data senteval --tasks STSBenchmark,SICKRelatedness --json out.json", ("senteval", "bert"), ("out.json",)),
-            Command("sts-eval -m bert --pairs pairs.tsv --json out.json", ("pairs.tsv",), ("out.json",)),
-        )),
-        Kind("evaluate", (
-            Command("evaluate pairs.tsv -m bert --json out.json", ("pairs.tsv",), ("out.json",)),
-            Command("evaluate labelled.tsv set -m bert --json out.json --report out.html", ("labelled.tsv", "set"), ("out.json", "out.html")),
-            Command("evaluate set -m bert --by language --json out.json", ("set",), ("out.json",)),
-        )),
+        Kind(
+            "export",
+            (
+                Command("export -m bert -o out", ("bert",), ("out",)),
+                Command("export -m model -o out --precision int8", ("model",), ("out",)),
+            ),
+        ),
+        Kind(
+            "sts-eval",
+            (
+                Command(
+                    "sts-eval -m bert --data senteval --tasks STSBenchmark,SICKRelatedness --json out.json",
+                    ("senteval", "bert"),
+                    ("out.json",),
+                ),
+                Command("sts-eval -m bert --pairs pairs.tsv --json out.json", ("pairs.tsv",), ("out.json",)),
+            ),
+        ),
+        Kind(
+            "evaluate",
+            (
+                Command("evaluate pairs.tsv -m bert --json out.json", ("pairs.tsv",), ("out.json",)),
+                Command(
+                    "evaluate labelled.tsv set -m bert --json out.json --report out.html",
+                    ("labelled.tsv", "set"),
+                    ("out.json", "out.html"),
+                ),
+                Command("evaluate set -m bert --by language --json out.json", ("set",), ("out.json",)),
+            ),
+        ),
         Kind("retrieve", retrieve),
-        Kind("index", (
-            Command("index vectors --type bm25 --overwrite", ("vectors",), ("vectors/indexes",)),
-            Command("index rows.jsonl -m bert -o out --type hnsw", ("rows.jsonl", "bert"), ("out",), ("out",), "--overwrite"),
-        )),
-        Kind("analyze", (
-            Command("analyze duplicates rows.jsonl -m bert -o out --least 0.9 --json out.json", ("rows.jsonl",), ("out", "out.json")),
-            Command("analyze geometry model -m bert --data senteval --no-sts -o out", ("model", "senteval"), ("out",)),
-            Command("analyze map text.txt -m bert -o out", ("text.txt",), ("out",)),
-        )),
-        Kind("report", (
-            Command("report scores.json found.json -o out.html", ("scores.json", "found.json"), ("out.html",)),
-            Command("report model -o out.md", ("model",), ("out.md",)),
-        )),
-        Kind("data check", (
-            Command("data check pairs.tsv --json out.json", ("pairs.tsv",), ("out.json",), ("out.json",)),
-            Command("data check asked.csv -m bert --json out.json", ("asked.csv",), ("out.json",), ("out.json",)),
-        )),
+        Kind(
+            "index",
+            (
+                Command("index vectors --type bm25 --overwrite", ("vectors",), ("vectors/indexes",)),
+                Command(
+                    "index rows.jsonl -m bert -o out --type hnsw",
+                    ("rows.jsonl", "bert"),
+                    ("out",),
+                    ("out",),
+                    "--overwrite",
+                ),
+            ),
+        ),
+        Kind(
+            "analyze",
+            (
+                Command(
+                    "analyze duplicates rows.jsonl -m bert -o out --least 0.9 --json out.json",
+                    ("rows.jsonl",),
+                    ("out", "out.json"),
+                ),
+                Command(
+                    "analyze geometry model -m bert --data senteval --no-sts -o out", ("model", "senteval"), ("out",)
+                ),
+                Command("analyze map text.txt -m bert -o out", ("text.txt",), ("out",)),
+            ),
+        ),
+        Kind(
+            "report",
+            (
+                Command("report scores.json found.json -o out.html", ("scores.json", "found.json"), ("out.html",)),
+                Command("report model -o out.md", ("model",), ("out.md",)),
+            ),
+        ),
+        Kind(
+            "data check",
+            (
+                Command("data check pairs.tsv --json out.json", ("pairs.tsv",), ("out.json",), ("out.json",)),
+                Command("data check asked.csv -m bert --json out.json", ("asked.csv",), ("out.json",), ("out.json",)),
+            ),
+        ),
     ]
 
 
 def _new() -> list[Kind]:
     adapted = "adapt articles.jsonl -m bert -o out --limit 60 --budget 20s --device cpu"
-    mine = "data mine set -m bert -o out.jsonl --ranks 1-6 --negatives 1 --no-apart --below 1"
+    mined = "--ranks 1-20 --negatives 1 --no-apart --below 1"
+    mine = f"data mine set -m bert -o out.jsonl {mined}"
     return [
-        Kind("update", (
-            Command("index changed.jsonl -m bert -o own --update", ("changed.jsonl", "own"), ("own",), ("own",)),
-            Command("encode changed.jsonl -m bert -o vectors --update", ("changed.jsonl", "vectors"), ("vectors",), ("vectors",)),
-            Command("encode changed.jsonl -m bert -o vectors --update --dry-run", ("vectors",)),
-        ), True),
-        Kind("lance", (
-            Command("index typed.jsonl --to lance:out -m bert", ("typed.jsonl",), ("out",), ("out",)),
-            Command("index changed.jsonl --to lance:tables -m bert --update --compact", ("changed.jsonl", "tables"), ("tables",), ("tables",)),
-            Command("retrieve --corpus lance:tables --query cat --json out.json", ("tables", "bert"), ("out.json",)),
-        ), True),
-        Kind("milvus", (
-            Command("index typed.jsonl --to milvus:out.db --collection rows -m bert", ("typed.jsonl",), ("out.db",), ("out.db",)),
-            Command("index changed.jsonl --to milvus:rows.db --collection rows -m bert --update", ("changed.jsonl", "rows.db"), ("rows.db",), ("rows.db",)),
-            Command("retrieve --corpus milvus:rows.db --collection rows --query cat --json out.json", ("rows.db",), ("out.json",)),
-        ), True),
-        Kind("passages", (
-            Command("encode pages -m bert -o out --passages --context headings --passage-tokens 30 --overlap 4", ("pages",), ("out",), ("out",), "--resume"),
-            Command("index articles.jsonl -m bert -o out --passages --context title", ("articles.jsonl",), ("out",), ("out",), "--overwrite"),
-            Command("retrieve --corpus passages --query cat --per-document 1 --search rrf --json out.json", ("passages",), ("out.json",)),
-            Command("index pages -m bert -o passages --passages --update", ("pages", "passages"), ("passages",), ("passages",)),
-        ), True),
-        Kind("migrate", (
-            Command("migrate vectors -m other --anyway", ("vectors", "other"), ("vectors",), ("vectors",)),
-            Command("migrate moved --back", ("moved", "moved.before"), ("moved", "moved.before")),
-            Command("migrate moved --drop", ("moved", "moved.before"), ("moved", "moved.before")),
-            Command("migrate lance:tables -m other --anyway", ("tables",), ("tables",), ("tables",)),
-            Command("migrate lance:turned --back", ("turned",), ("turned",), ("turned",)),
-        ), True),
-        Kind("mine", (
-            Command(mine, ("set",), ("out.jsonl",)),
-            Command("data mine asked.csv --corpus rows.jsonl -m bert -o out.jsonl --ranks 1-20 --negatives 1 --no-apart --below 1 --near 1", ("asked.csv", "rows.jsonl"), ("out.jsonl",)),
-        ), True),
-        Kind("make-set", (
-            Command("data make-set articles.jsonl -o out", ("articles.jsonl",), ("out",), (), "--overwrite"),
-            Command("data make-set set -o out --queries queries.txt --judge 2 -m bert --json out.json", ("set", "queries.txt"), ("out", "out.json")),
-        ), True),
-        Kind("thresholds", (
-            Command("evaluate labelled.tsv -m bert --threshold 0.3 --json out.json", ("labelled.tsv",), ("out.json",)),
-            Command("evaluate labelled.tsv -m bert --threshold 0.3 --keep-threshold vectors", ("labelled.tsv", "vectors"), ("vectors/calibration.json",)),
-            Command("retrieve --corpus likely --query cat --least 0.3p --json out.json", ("likely",), ("out.json",)),
-        ), True),
-        Kind("baselines", (
-            Command("evaluate set -m bert --save-baseline out.json", ("set",), ("out.json",)),
-            Command("evaluate set -m bert --baseline base.json --allow 0.5", ("set", "base.json")),
-            Command("evaluate pairs.tsv -m bert --baseline pairs.json --allow 90 --format junit", ("pairs.tsv", "pairs.json")),
-        ), True),
-        Kind("foreign vectors", (
-            Command("retrieve --corpus foreign.npy --texts text.txt -m bert --query cat --json out.json", ("foreign.npy", "text.txt"), ("out.json",)),
-            Command("retrieve --corpus foreign.parquet --vector-field vec -m bert --query cat --json out.json", ("foreign.parquet",), ("out.json",)),
-            Command("index foreign.parquet --vector-field vec -m bert -o out --type hnsw", ("foreign.parquet",), ("out",)),
-            Command("retrieve --corpus foreign.jsonl --vector-field vec -m bert --query cat --json out.json", ("foreign.jsonl",), ("out.json",)),
-        ), True),
-        Kind("teachers", (
-            Command(f"train --method distill --teacher bert -m other --data text.txt -o out {STEPS}", ("text.txt", "bert"), ("out",), ("out",), "--resume"),
-            Command(f"train --method distill --teacher taught.parquet -m other --data text.txt -o out {STEPS}", ("taught.parquet",), ("out",), ("out",), "--resume"),
-            Command(f"train --method static --teacher bert --data text.txt -o out {STEPS}", ("text.txt", "bert"), ("out",), ("out",), "--resume"),
-        ), True),
-        Kind("revisions", (
-            Command("encode text.txt -m acme/mini@v1 -o out.npy", ("text.txt", HUB), ("out.npy",)),
-            Command("retrieve --corpus rows.jsonl -m acme/mini@v1 --query cat --json out.json", ("rows.jsonl", HUB), ("out.json",)),
-            Command("encode text.txt -m acme/mini -o out.npy", (HUB,), ("out.npy",)),
-        ), True),
-        Kind("hub layout", (
-            Command("export -m bert -o out --layout hub", ("bert",), ("out",)),
-            Command("encode text.txt -m shelf -o out.npy --backend onnx", ("text.txt", "shelf"), ("out.npy",)),
-            Command("encode text.txt -m shelf -o out.npy --backend torch", ("shelf",), ("out.npy",)),
-        ), True),
-        Kind("adapt", (Command(adapted, ("articles.jsonl", "bert"), ("out", "out.adapting"), ("out.adapting",), "--resume"),), True),
-    ]  # fmt: skip
+        Kind(
+            "update",
+            (
+                Command("index changed.jsonl -m bert -o own --update", ("changed.jsonl", "own"), ("own",), ("own",)),
+                Command(
+                    "encode changed.jsonl -m bert -o vectors --update",
+                    ("changed.jsonl", "vectors"),
+                    ("vectors",),
+                    ("vectors",),
+                ),
+                Command("encode changed.jsonl -m bert -o vectors --update --dry-run", ("vectors",)),
+            ),
+            True,
+        ),
+        Kind(
+            "lance",
+            (
+                Command("index typed.jsonl --to lance:out -m bert", ("typed.jsonl",), ("out",), ("out",)),
+                Command(
+                    "index changed.jsonl --to lance:tables -m bert --update --compact",
+                    ("changed.jsonl", "tables"),
+                    ("tables",),
+                    ("tables",),
+                ),
+                Command(
+                    "retrieve --corpus lance:tables --query cat --json out.json", ("tables", "bert"), ("out.json",)
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "milvus",
+            (
+                Command(
+                    "index typed.jsonl --to milvus:out.db --collection rows -m bert",
+                    ("typed.jsonl",),
+                    ("out.db",),
+                    ("out.db",),
+                ),
+                Command(
+                    "index changed.jsonl --to milvus:rows.db --collection rows -m bert --update",
+                    ("changed.jsonl", "rows.db"),
+                    ("rows.db",),
+                    ("rows.db",),
+                ),
+                Command(
+                    "retrieve --corpus milvus:rows.db --collection rows --query cat --json out.json",
+                    ("rows.db",),
+                    ("out.json",),
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "passages",
+            (
+                Command(
+                    "encode pages -m bert -o out --passages --context headings --passage-tokens 30 --overlap 4",
+                    ("pages",),
+                    ("out",),
+                    ("out",),
+                    "--resume",
+                ),
+                Command(
+                    "index articles.jsonl -m bert -o out --passages --context title",
+                    ("articles.jsonl",),
+                    ("out",),
+                    ("out",),
+                    "--overwrite",
+                ),
+                Command(
+                    "retrieve --corpus passages --query cat --per-document 1 --search rrf --json out.json",
+                    ("passages",),
+                    ("out.json",),
+                ),
+                Command(
+                    "index pages -m bert -o passages --passages --update",
+                    ("pages", "passages"),
+                    ("passages",),
+                    ("passages",),
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "migrate",
+            (
+                Command("migrate vectors -m other --anyway", ("vectors", "other"), ("vectors",), ("vectors",)),
+                Command("migrate moved --back", ("moved", "moved.before"), ("moved", "moved.before")),
+                Command("migrate moved --drop", ("moved", "moved.before"), ("moved", "moved.before")),
+                Command("migrate lance:tables -m other --anyway", ("tables",), ("tables",), ("tables",)),
+                Command("migrate lance:turned --back", ("turned",), ("turned",), ("turned",)),
+            ),
+            True,
+        ),
+        Kind(
+            "mine",
+            (
+                Command(mine, ("set",), ("out.jsonl",)),
+                Command(
+                    f"data mine asked.csv --corpus rows.jsonl -m bert -o out.jsonl {mined} --near 1",
+                    ("asked.csv", "rows.jsonl"),
+                    ("out.jsonl",),
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "make-set",
+            (
+                Command("data make-set articles.jsonl -o out", ("articles.jsonl",), ("out",), (), "--overwrite"),
+                Command(
+                    "data make-set set -o out --queries queries.txt --judge 2 -m bert --json out.json",
+                    ("set", "queries.txt"),
+                    ("out", "out.json"),
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "thresholds",
+            (
+                Command(
+                    "evaluate labelled.tsv -m bert --threshold 0.3 --json out.json", ("labelled.tsv",), ("out.json",)
+                ),
+                Command(
+                    "evaluate labelled.tsv -m bert --threshold 0.3 --keep-threshold vectors",
+                    ("labelled.tsv", "vectors"),
+                    ("vectors/calibration.json",),
+                ),
+                Command(
+                    "retrieve --corpus likely --query cat --least 0.3p --json out.json", ("likely",), ("out.json",)
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "baselines",
+            (
+                Command("evaluate set -m bert --save-baseline out.json", ("set",), ("out.json",)),
+                Command("evaluate set -m bert --baseline base.json --allow 0.5", ("set", "base.json")),
+                Command(
+                    "evaluate pairs.tsv -m bert --baseline pairs.json --allow 90 --format junit",
+                    ("pairs.tsv", "pairs.json"),
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "foreign vectors",
+            (
+                Command(
+                    "retrieve --corpus foreign.npy --texts text.txt -m bert --query cat --json out.json",
+                    ("foreign.npy", "text.txt"),
+                    ("out.json",),
+                ),
+                Command(
+                    "retrieve --corpus foreign.parquet --vector-field vec -m bert --query cat --json out.json",
+                    ("foreign.parquet",),
+                    ("out.json",),
+                ),
+                Command(
+                    "index foreign.parquet --vector-field vec -m bert -o out --type hnsw",
+                    ("foreign.parquet",),
+                    ("out",),
+                ),
+                Command(
+                    "retrieve --corpus foreign.jsonl --vector-field vec -m bert --query cat --json out.json",
+                    ("foreign.jsonl",),
+                    ("out.json",),
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "teachers",
+            (
+                Command(
+                    f"train --method distill --teacher bert -m other --data text.txt -o out {STEPS}",
+                    ("text.txt", "bert"),
+                    ("out",),
+                    ("out",),
+                    "--resume",
+                ),
+                Command(
+                    f"train --method distill --teacher taught.parquet -m other --data text.txt -o out {STEPS}",
+                    ("taught.parquet",),
+                    ("out",),
+                    ("out",),
+                    "--resume",
+                ),
+                Command(
+                    f"train --method static --teacher bert --data text.txt -o out {STEPS}",
+                    ("text.txt", "bert"),
+                    ("out",),
+                    ("out",),
+                    "--resume",
+                ),
+            ),
+            True,
+        ),
+        Kind(
+            "revisions",
+            (
+                Command("encode text.txt -m acme/mini@v1 -o out.npy", ("text.txt", HUB), ("out.npy",)),
+                Command(
+                    "retrieve --corpus rows.jsonl -m acme/mini@v1 --query cat --json out.json",
+                    ("rows.jsonl", HUB),
+                    ("out.json",),
+                ),
+                Command("encode text.txt -m acme/mini -o out.npy", (HUB,), ("out.npy",)),
+            ),
+            True,
+        ),
+        Kind(
+            "hub layout",
+            (
+                Command("export -m bert -o out --layout hub", ("bert",), ("out",)),
+                Command("encode text.txt -m shelf -o out.npy --backend onnx", ("text.txt", "shelf"), ("out.npy",)),
+                Command("encode text.txt -m shelf -o out.npy --backend torch", ("shelf",), ("out.npy",)),
+            ),
+            True,
+        ),
+        Kind(
+            "adapt",
+            (Command(adapted, ("articles.jsonl", "bert"), ("out", "out.adapting"), ("out.adapting",), "--resume"),),
+            True,
+        ),
+    ]
 
 
 HUB = "../hf"

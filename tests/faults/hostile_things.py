@@ -12,6 +12,7 @@ import random
 import re
 import typing
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,8 @@ def spoiled_leaf(command: Command, folder: Path, draw: random.Random) -> Thing |
         return None
 
     def spoil(here: Path) -> None:
-        try:
+        with suppress(Unwritable, OverflowError, ValueError):
             leaf.spoil(here)
-        except (Unwritable, OverflowError, ValueError):
-            pass
 
     return Thing(str(leaf), tuple(command.words.split()), called(file), ANY, spoil)
 
@@ -126,11 +125,15 @@ def spoiled_leaf(command: Command, folder: Path, draw: random.Random) -> Thing |
 
 VALUES: list[Any] = [
     None, math.nan, math.inf, -math.inf, 10**400, -(10**30), 2**63, -1, 0, 1.5, 1e308, True, "", " ", "\n", "\0",
-    "a\u202eb", "\ud800", "x" * 100_000, [], [1, [2]], [None], {}, {"a": {"b": 1}}, "01234", "2024-13-45", "NaN", "null",
-    "=1+1", "\U0001f600", "e\u0301", "1e999", "12:30", "a\tb", 'a"b', "a,b", "a\r\nb", [0.5] * 32, [0.5] * 31,
-    [math.nan] * 32, ["a"] * 32, [1e300] * 32, [[0.5] * 32], [255] * 32, [True] * 32, [0.0] * 32, "0.5 0.5",
+    "a\u202eb", "\ud800", "x" * 100_000, [], [1, [2]], [None], {}, {"a": {"b": 1}}, "01234", "2024-13-45", "NaN",
+    "null", "=1+1", "\U0001f600", "e\u0301", "1e999", "12:30", "a\tb", 'a"b', "a,b", "a\r\nb", [0.5] * 32,
+    [0.5] * 31, [math.nan] * 32, ["a"] * 32, [1e300] * 32, [[0.5] * 32], [255] * 32, [True] * 32, [0.0] * 32,
+    "0.5 0.5",
 ]  # fmt: skip
-COLUMNS = ["", " ", "text ", "Text", "embedding", "document", "passage", "sentcli_hash", "_distance", "a\nb", "0", "é", "a" * 500]
+COLUMNS = [
+    "", " ", "text ", "Text", "embedding", "document", "passage", "sentcli_hash", "_distance", "a\nb", "0", "é",
+    "a" * 500,
+]  # fmt: skip
 TEXTS = ("text", "sentence1", "sentence2", "anchor", "positive")
 NO_TEXT = (type(None), float, list, dict)
 Rows = list[dict[str, Any]]
@@ -186,15 +189,17 @@ def spoiled_row(command: Command, folder: Path, draw: random.Random) -> Thing | 
             rows[row][column] = value
         else:
             rows[row] = {**rows[row], column: value}
-        try:
+        with suppress(pa.ArrowException, OverflowError, UnicodeError):  # the format cannot hold it
             write_table(here / file, rows)
-        except (pa.ArrowException, OverflowError, UnicodeError):  # the format cannot hold it
-            pass
 
     shown = repr(value)
     return Thing(
         f"{file}: {column} of row {row} is {shown[:60]}", tuple(command.words.split()), called(file), expected, spoil
     )
+
+
+def _without(row: dict[str, Any], column: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != column}
 
 
 def _renamed(rows: Rows, old: str, new: str) -> Rows:
@@ -219,7 +224,7 @@ def reshaped_table(command: Command, folder: Path, draw: random.Random) -> Thing
         "equal rows": (lambda rows: rows[:1] * len(rows), ANY),
         f"{column} of the first in all": (lambda rows: [{**row, column: rows[0][column]} for row in rows], ANY),
         f"without {column}": (
-            lambda rows: [{n: v for n, v in row.items() if n != column} for row in rows],
+            lambda rows: [_without(row, column) for row in rows],
             REFUSED if needed else ANY,
         ),
         f"{column} named {other[:20]!r}": (lambda rows: _renamed(rows, column, other), ANY),
@@ -232,7 +237,7 @@ def reshaped_table(command: Command, folder: Path, draw: random.Random) -> Thing
         "rows in another order": (lambda rows: rows[::-1], ANY),
         f"{column} null in all": (lambda rows: [{**row, column: None} for row in rows], ANY),
         f"{column} in every second row": (
-            lambda rows: [row if n % 2 else {k: v for k, v in row.items() if k != column} for n, row in enumerate(rows)],
+            lambda rows: [_without(row, column) if n % 2 else row for n, row in enumerate(rows)],
             REFUSED if needed and file.endswith(".jsonl") else ANY,
         ),
     }  # fmt: skip
@@ -255,26 +260,29 @@ def reshaped_table(command: Command, folder: Path, draw: random.Random) -> Thing
 # ---------------------------------------------------------------------- options
 
 NUMBERS = [
-    "0", "-1", "1", "2", "3", "1.5", "0.5", "1e308", "nan", "inf", "-inf", "9223372036854775808", "4294967296", "9" * 401,
-    "", " ", "abc", "1e3", "1_000", "0x10", "\uff11\uff12", "\u0663", " 5", "5 ", "+5", "1,5", "1/2", "50%", "-0", "1e-320",
+    "0", "-1", "1", "2", "3", "1.5", "0.5", "1e308", "nan", "inf", "-inf", "9223372036854775808", "4294967296",
+    "9" * 401, "", " ", "abc", "1e3", "1_000", "0x10", "\uff11\uff12", "\u0663", " 5", "5 ", "+5", "1,5", "1/2",
+    "50%", "-0", "1e-320",
 ]  # fmt: skip
 TEXT_VALUES = [
-    "", " ", "\n", "-", "--", "\U0001f600", "é", "x" * 5000, "nan", "%s{}%d", "[red]", ",", ",,", "a,b,c,d,e", "0", "1,2",
-    "1-2", "2-1", "a=b", "=", "a=", "=b", "$HOME", "../..", "list", "all", "text", "a'b", "a\tb", "\x1b[31m", "None", "true",
-    "0.9p", "1p", "-5p", "nan,nan", "0,1", "year = 1", "text LIKE '%'", "1m", "0s", "-1h", "flat", "hnsw", "ivf", "auto",
-    "id", "english", "dense,bm25", "rrf", "rrf,rrf", "simcse", "acme/mini@v1", "acme/mini@v9", "acme/none", "acme/mini@",
+    "", " ", "\n", "-", "--", "\U0001f600", "é", "x" * 5000, "nan", "%s{}%d", "[red]", ",", ",,", "a,b,c,d,e", "0",
+    "1,2", "1-2", "2-1", "a=b", "=", "a=", "=b", "$HOME", "../..", "list", "all", "text", "a'b", "a\tb", "\x1b[31m",
+    "None", "true", "0.9p", "1p", "-5p", "nan,nan", "0,1", "year = 1", "text LIKE '%'", "1m", "0s", "-1h", "flat",
+    "hnsw", "ivf", "auto", "id", "english", "dense,bm25", "rrf", "rrf,rrf", "simcse", "acme/mini@v1", "acme/mini@v9",
+    "acme/none", "acme/mini@",
 ]  # fmt: skip
 PLACES = [
-    "", ".", "..", "stranger", "stranger/file.txt", "text.txt", "missing/deep/x", "/dev/null", "-", "a\nb", "é \U0001f600",
-    "text.txt/x", "bert", "x" * 300, "loop", "dangling", "folder-link", "~", "~nobody/x", "file://x", "s3://",
-    "http://127.0.0.1:1/v1#x", "http://u:SECRET@127.0.0.1:1/v1#x", "lance:", "lance:missing", "lance:tables", "milvus:",
-    "milvus:rows.db", "milvus:text.txt", "postgresql://u:SECRET@h/d", "C:\\x", "out.npy", "out.zip", "out.html", "vectors",
-    ".hidden", "$(touch pwned)", "*", "*.jsonl", "rows.jsonl", "rows.parquet", "set", "onnx", "model", "senteval",
-    "foreign.npy", "foreign.faiss", "foreign.parquet", "scores.json", "run.trec", "pages", "empty", "empty.txt",
+    "", ".", "..", "stranger", "stranger/file.txt", "text.txt", "missing/deep/x", "/dev/null", "-", "a\nb",
+    "é \U0001f600", "text.txt/x", "bert", "x" * 300, "loop", "dangling", "folder-link", "~", "~nobody/x", "file://x",
+    "s3://", "http://127.0.0.1:1/v1#x", "http://u:SECRET@127.0.0.1:1/v1#x", "lance:", "lance:missing",
+    "lance:tables", "milvus:", "milvus:rows.db", "milvus:text.txt", "postgresql://u:SECRET@h/d", "C:\\x", "out.npy",
+    "out.zip", "out.html", "vectors", ".hidden", "$(touch pwned)", "*", "*.jsonl", "rows.jsonl", "rows.parquet",
+    "set", "onnx", "model", "senteval", "foreign.npy", "foreign.faiss", "foreign.parquet", "scores.json", "run.trec",
+    "pages", "empty", "empty.txt",
 ]  # fmt: skip
 LEFT_OUT = {
-    "--debug", "--help", "--help-all", "--ray", "--workers", "--cpus-per-worker", "--gpus-per-worker", "--install-completion",
-    "--log-to",
+    "--debug", "--help", "--help-all", "--ray", "--workers", "--cpus-per-worker", "--gpus-per-worker",
+    "--install-completion", "--log-to",
 }  # fmt: skip
 """Flags that are not the work's own, or start a cluster."""
 LONG = {"--max-steps", "--epochs", "--seeds", "--judge"}
@@ -315,47 +323,69 @@ def number_is_wrong(text: str, option: Any, kind: type) -> bool:
     return (option.min is not None and number < option.min) or (option.max is not None and number > option.max)
 
 
+def hostile_value(option: Any, draw: random.Random) -> tuple[str | None, str] | None:
+    """Return a value that nobody ought to give to an option, and what is expected then."""
+    kind = option.type_descriptor.annotation
+    choices = typing.get_args(kind)
+    if kind is bool:
+        return None, ANY
+    if kind in (int, float):
+        value = draw.choice(NUMBERS)
+        if option.opts[0] in LONG and (len(value) > 4 or "e" in value or "_" in value):
+            return None
+        return value, REFUSED if number_is_wrong(value, option, kind) else ANY
+    if choices and kind not in (list[str], list[Path]):
+        value = draw.choice([*choices, *choices, "", choices[0].upper(), f"{choices[0]} ", "unknown"])
+        return value, ANY if value in choices else REFUSED
+    return draw.choice(draw.choice([TEXT_VALUES, PLACES])), ANY
+
+
+def names_of(flags: list[str], value: str | None) -> tuple[str, ...]:
+    """Return by what an error may name an option: its flag, its words, or a value that is found nowhere else."""
+    flag = flags[0].strip("-")
+    names = (*flags, flag.replace("-", " "), flag.replace("-", "_"))
+    if value and len(value) > 1:
+        names += (value,)
+    return names
+
+
 def hostile_option(command: Command, folder: Path, draw: random.Random) -> Thing | None:
     """Return an option with a value that nobody ought to give, or that does not go with the others."""
     words = tuple(command.words.split())
     option = draw.choice(options_of(words))
-    flags, kind = option.opts, option.type_descriptor.annotation
-    expected, value = ANY, None
-    choices = typing.get_args(kind)
-    if kind in (int, float):
-        value = draw.choice(NUMBERS)
-        if flags[0] in LONG and (len(value) > 4 or "e" in value or "_" in value):
-            return None
-        if number_is_wrong(value, option, kind):
-            expected = REFUSED
-    elif kind is not bool:
-        if choices and kind not in (list[str], list[Path]):
-            value = draw.choice([*choices, *choices, "", choices[0].upper(), f"{choices[0]} ", "unknown"])
-            if value not in choices:
-                expected = REFUSED
-        else:
-            value = draw.choice(draw.choice([TEXT_VALUES, PLACES]))
-    if value in ("-h", "--help"):
+    drawn = hostile_value(option, draw)
+    if drawn is None:
         return None
-    changed = with_option(words, flags, value)
-    names = (*flags, *([value] if value else []), *flags[0].strip("-").split("-"))
-    if value in choices:
+    value, expected = drawn
+    changed = with_option(words, option.opts, value)
+    names = names_of(option.opts, value)
+    if value in typing.get_args(option.type_descriptor.annotation):
         names += command.reads  # what the data are not
-    if draw.random() < 0.3:
-        other = draw.choice(options_of(words))
-        if other.type_descriptor.annotation is bool:
-            changed = with_option(changed, other.opts, None)
-            names += tuple(other.opts)
-    if value is None and changed == words:
+    other = draw.choice(options_of(words))
+    if draw.random() < 0.3 and other.type_descriptor.annotation is bool:
+        changed = with_option(changed, other.opts, None)
+        names += tuple(other.opts)
+    if changed == words:
         return None
-    shown = " ".join([flags[0], repr(value)[:60]])
-    return Thing(shown, changed, names, expected, makes=(value,) if value else ())
+    makes: tuple[str, ...] = ()
+    if value and (not place_exists(folder, value) or ("--overwrite" in changed and (folder / value).is_file())):
+        makes = (value,)
+    return Thing(f"{option.opts[0]} {value!r:.60}", changed, names, expected, makes=makes)
+
+
+def place_exists(folder: Path, value: str) -> bool:
+    """Tell whether a value is the name of something that is there; one that can be no name is none."""
+    try:
+        return (folder / value).exists() or (folder / value).is_symlink()
+    except (OSError, ValueError):
+        return False
 
 
 def paired_options(command: Command, folder: Path, draw: random.Random) -> Thing | None:
     """Return two options more, with values that each of them takes."""
     words = changed = tuple(command.words.split())
     names: list[str] = []
+    makes: list[str] = []
     for option in draw.sample(options_of(words), 2):
         kind = option.type_descriptor.annotation
         if kind is bool:
@@ -370,10 +400,12 @@ def paired_options(command: Command, folder: Path, draw: random.Random) -> Thing
         if option.opts[0] in words:
             continue
         changed = with_option(changed, option.opts, value)
-        names += [*option.opts, *([value] if value else [])]
+        names += names_of(option.opts, value)
+        if value and not place_exists(folder, value):
+            makes.append(value)
     if changed == words:
         return None
-    return Thing(" ".join(changed[len(words) :]), changed, tuple(names), ANY, makes=tuple(names))
+    return Thing(" ".join(changed[len(words) :]), changed, tuple(names), ANY, makes=tuple(makes))
 
 
 def twice(command: Command, folder: Path, draw: random.Random) -> Thing | None:
@@ -394,11 +426,27 @@ def twice(command: Command, folder: Path, draw: random.Random) -> Thing | None:
 # ---------------------------------------------------------------------- names and places
 
 PLAIN = [
-    "a b", "é\U0001f600", "e\u0301", "a'b\"c", "100%25", "a&b;c", "a\nb", "a=b", "x" * 180, " lead", "trail ", ".hidden", "a\\b",
-    "(a)", "a\tb", "-lead", "a..b", "\u202eb",
+    "a b", "é\U0001f600", "e\u0301", "a'b\"c", "100%25", "a&b;c", "a\nb", "a=b", "x" * 180, " lead", "trail ",
+    ".hidden", "a\\b", "(a)", "a\tb", "-lead", "a..b", "\u202eb",
 ]  # fmt: skip
 """Names that mean nothing else."""
-SPECIAL = ["[x]", "*", "?", "a:b", "a@b", "a,b", "~x", "$HOME", "milvus:x", "a#b", "{a}", "bytes\udcff", "lance:x", "a@", "1"]
+SPECIAL = [
+    "[x]",
+    "*",
+    "?",
+    "a:b",
+    "a@b",
+    "a,b",
+    "~x",
+    "$HOME",
+    "milvus:x",
+    "a#b",
+    "{a}",
+    "bytes\udcff",
+    "lance:x",
+    "a@",
+    "1",
+]
 """Names with signs that mean something in an address, a pattern or a list."""
 
 
@@ -485,47 +533,46 @@ def missing_folder(command: Command, folder: Path, draw: random.Random) -> Thing
     return Thing(f"{name}: {how}", tuple(command.words.split()), called(name), SAID, spoil)
 
 
+OCCUPIED = {
+    "a stranger's folder": lambda place: (place.mkdir(), (place / "mine.txt").write_text("mine\n")),
+    "a stranger's file": lambda place: place.write_text("mine\n"),
+    "a dangling link": lambda place: place.symlink_to("nothing-there"),
+    "a link to a file": lambda place: place.symlink_to("stranger/file.txt"),
+    "a link to a folder": lambda place: place.symlink_to("stranger"),
+}
+"""What is done where an output is to be."""
+
+
 def occupied_output(command: Command, folder: Path, draw: random.Random) -> Thing | None:
     """Return an output whose place is taken by what is not of this program."""
     names = [name for name in command.makes if name not in command.reads and "/" not in name]
     if not names:
         return None
-    name = draw.choice(names)
-    how = draw.choice(["a stranger's folder", "a stranger's file", "a dangling link", "a link to a file", "a link to a folder",
-                       "the input", "below a file"])  # fmt: skip
+    name, how = draw.choice(names), draw.choice(list(OCCUPIED))
     words = tuple(command.words.split())
-    overwrites = any("--overwrite" in option.opts for option in options_of(words))
-    if overwrites and draw.random() < 0.6:
+    if any("--overwrite" in option.opts for option in options_of(words)) and draw.random() < 0.6:
         words = with_option(words, ["--overwrite"], None)
-
-    def spoil(here: Path) -> None:
-        place = here / name
-        match how:
-            case "a stranger's folder":
-                place.mkdir()
-                (place / "mine.txt").write_text("mine\n")
-            case "a stranger's file":
-                place.write_text("mine\n")
-            case "a dangling link":
-                place.symlink_to("nothing-there")
-            case "a link to a file":
-                place.symlink_to("stranger/file.txt")
-            case "a link to a folder":
-                place.symlink_to("stranger")
-
-    makes: tuple[str, ...] = (name,)
-    names_said = (name,)
-    if how in ("the input", "below a file"):
-        new = command.reads[0] if how == "the input" else f"text.txt/{name}"
-        if name not in words or "hub" in words:  # whose layout belongs into the folder of the model
-            return None
-        words = tuple(new if word == name else word for word in words)
-        makes, names_said = (), (new, *called(new))
+    makes = command.makes
     if how == "a link to a file" and "--overwrite" in words:
-        makes = (*command.makes, "stranger/file.txt")  # which the user has said
+        makes = (*makes, "stranger/file.txt")  # which the user has said
     if how == "a stranger's folder":
         makes = tuple(other for other in command.makes if other != name)
-    return Thing(f"{name}: {how} {words[-1]}", words, (*names_said, "stranger", "nothing-there"), ANY, spoil, makes=makes)
+    told = (name, "stranger", "nothing-there")
+    return Thing(f"{name}: {how} {words[-1]}", words, told, ANY, lambda here: OCCUPIED[how](here / name), makes=makes)
+
+
+def impossible_output(command: Command, folder: Path, draw: random.Random) -> Thing | None:
+    """Return an output that is the input, or lies below a file."""
+    words = tuple(command.words.split())
+    names = [name for name in command.makes if name not in command.reads and name in words]
+    if not names or "hub" in words:  # whose layout belongs into the folder of the model
+        return None
+    name = draw.choice(names)
+    new = draw.choice([command.reads[0], f"text.txt/{name}"])
+    words = tuple(new if word == name else word for word in words)
+    if any("--overwrite" in option.opts for option in options_of(words)) and draw.random() < 0.6:
+        words = with_option(words, ["--overwrite"], None)
+    return Thing(f"{name} is {new} {words[-1]}", words, called(new), ANY)
 
 
 def surrounded(command: Command, folder: Path, draw: random.Random) -> Thing:
@@ -533,9 +580,10 @@ def surrounded(command: Command, folder: Path, draw: random.Random) -> Thing:
     name, value = draw.choice([
         ("COLUMNS", "0"), ("COLUMNS", "1"), ("COLUMNS", "abc"), ("COLUMNS", "-5"), ("COLUMNS", "100000000"),
         ("OMP_NUM_THREADS", "abc"), ("OMP_NUM_THREADS", "-1"), ("SENTCLI_CACHE", "/dev/null"), ("SENTCLI_CACHE", ""),
-        ("SENTCLI_CACHE", "text.txt"), ("SENTCLI_CACHE", "a b\U0001f600"), ("TMPDIR", "missing"), ("TMPDIR", "text.txt"),
-        ("HOME", "missing"), ("HOME", ""), ("TZ", "nonsense/zone"), ("http_proxy", "http://127.0.0.1:9"), ("TERM", "dumb"),
-        ("SENTCLI_CACHE", "stranger"), ("XDG_CACHE_HOME", "text.txt"), ("SENTCLI_DATA", "missing"),
+        ("SENTCLI_CACHE", "text.txt"), ("SENTCLI_CACHE", "a b\U0001f600"), ("TMPDIR", "missing"),
+        ("TMPDIR", "text.txt"), ("HOME", "missing"), ("HOME", ""), ("TZ", "nonsense/zone"),
+        ("http_proxy", "http://127.0.0.1:9"), ("TERM", "dumb"), ("SENTCLI_CACHE", "stranger"),
+        ("XDG_CACHE_HOME", "text.txt"), ("SENTCLI_DATA", "missing"),
     ])  # fmt: skip
     words = tuple(command.words.split())
     return Thing(f"{name}={value}", words, (name, value or name, Path(value).name or name), SAID, env={name: value})
@@ -567,7 +615,8 @@ GENERATORS: dict[Callable[..., Thing | None], int] = {
     renamed_output: 3,
     linked: 3,
     missing_folder: 3,
-    occupied_output: 6,
+    occupied_output: 5,
+    impossible_output: 2,
     surrounded: 4,
     full_disk: 2,
     interrupted: 4,
