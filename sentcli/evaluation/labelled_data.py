@@ -120,7 +120,8 @@ def _names(paths: Sequence[str]) -> list[str]:
         if place in resolved:
             raise InputError(f"{path} is named twice")
         resolved.append(place)
-        whole = Path(os.path.abspath(path))  # of a link its own name, since that of its target may be a checksum
+        # a link has its own name here, since that of its target may be a checksum
+        whole = Path(os.path.normpath(Path(path).absolute()))
         named = whole.with_suffix("") if is_in_memory(whole) else whole
         all_parts.append(named.parts)
     names = []

@@ -151,9 +151,9 @@ class MilvusCorpus(OfCollection):
             for name, field_name in fields.items():
                 cells[name] = [row.get(field_name) for row in batch]
             ids = list(map(itemgetter(ID), batch))
-            cells[TEXTS] = texts_of_rows(collection.title, ids, cells[TEXTS])
+            texts = texts_of_rows(collection.title, ids, cells[TEXTS])
             places = np.fromiter(map(collection.place_of, batch), np.int64, len(batch))
-            yield places, ids, with_contexts(context, cells)
+            yield places, ids, with_contexts(context, {**cells, TEXTS: texts})
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""

@@ -553,8 +553,8 @@ def occupied_output(command: Command, folder: Path, draw: random.Random) -> Thin
     if any("--overwrite" in option.opts for option in options_of(words)) and draw.random() < 0.6:
         words = with_option(words, ["--overwrite"], None)
     makes = command.makes
-    if how == "a link to a file" and "--overwrite" in words:
-        makes = (*makes, "stranger/file.txt")  # which the user has said
+    if how == "a link to a file" and ("--overwrite" in words or name.endswith((".json", ".html", ".md"))):
+        makes = (*makes, "stranger/file.txt")  # which the user has said; pages are replaced
     if how == "a stranger's folder":
         makes = tuple(other for other in command.makes if other != name)
     told = (name, "stranger", "nothing-there")
