@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
-import resource
 import runpy
 import signal
 import subprocess
@@ -87,9 +86,12 @@ def _run(words: list[str], env: dict[str, str], cwd: str, said: str, limits: dic
         os.dup2(os.open(Path(said, str(number)), os.O_CREAT | os.O_WRONLY), number)
     sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process
     sys.argv = words
-    sys.dont_write_bytecode = bool(limits)  # of a file that may not grow, half would be kept
-    for kind, limit in limits.items():
-        resource.setrlimit(kind, (limit, limit))
+    if limits:
+        import resource  # which Windows lacks
+
+        sys.dont_write_bytecode = True  # of a file that may not grow, half would be kept
+        for kind, limit in limits.items():
+            resource.setrlimit(kind, (limit, limit))
     try:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     finally:

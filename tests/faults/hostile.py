@@ -358,7 +358,10 @@ def cases_of(seed: int, count: int, kind: str | None, only: int | None) -> list[
         return [Case(seed, kinds[0], only)]
     weights = [SEVERAL_WORKS.get(k.name, 1) for k in kinds]
     each = count / sum(weights)
-    return [Case(seed, k, n) for k, weight in zip(kinds, weights, strict=True) for n in range(round(each * weight))]
+    numbered = [
+        (n, Case(seed, k, n)) for k, weight in zip(kinds, weights, strict=True) for n in range(round(each * weight))
+    ]
+    return [case for _, case in sorted(numbered, key=lambda pair: pair[0])]  # stable: a kind after the other
 
 
 def show(case: Case, command, thing, outcome: Outcome, wrong: list[str]) -> None:
@@ -376,6 +379,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--kind", help="a kind, or old or new")
     parser.add_argument("--only", type=int, help="the number of the one case of a kind that is made")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="when no further case is begun")
     parser.add_argument("--keep", type=Path, help="a folder in which the last case is left")
     arguments = parser.parse_args()
     counts: Counter = Counter()
@@ -385,6 +389,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="sentcli-hostile-") as folder:
         sample = Sample(Path(folder))
         for case in cases_of(arguments.seed, arguments.cases, arguments.kind, arguments.only):
+            if time.monotonic() - began > 60 * arguments.minutes:
+                break
             command, thing, outcome, wrong = sample.run(case)
             counts[case.kind] += 1
             codes[outcome.code] += 1
