@@ -293,7 +293,7 @@ def test_no_damaged_directory_takes_the_place_of_a_whole_one(out, other, invoke)
     assert "rows-00000.parquet" in files(before)
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "bm25"])
+@pytest.mark.parametrize("kind", ["hnsw", pytest.param("bm25", marks=pytest.mark.slow)])
 def test_no_damaged_index_takes_the_place_of_a_whole_one(out, other, invoke, kind):
     pytest.importorskip("bm25s", reason="search comes with the extra sentcli[cpu]")
     invoke("index", out, "--type", kind, check=0)
