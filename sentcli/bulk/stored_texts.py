@@ -15,9 +15,9 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
+from sentcli.io.dataset_check import mapped_shard
 from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
-from sentcli.io.writers import mapped_array
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
 from sentcli.model.passages import Context, context_columns, stored_contexts, with_contexts
 
@@ -81,7 +81,8 @@ class StoredTexts:
         shards = np.searchsorted(self._first_rows, found[known], "right") - 1
         for shard in np.unique(shards).tolist():
             rows = known[shards == shard]
-            stored = mapped_array(self.folder / self.manifest.shards[shard].vectors)
+            manifest = self.manifest
+            stored = mapped_shard(self.folder, manifest.shards[shard], manifest.dimension, manifest.dtype)
             vectors[rows] = stored[found[rows] - self._first_rows[shard]]
 
     def encode(self, submit: Callable[[Sequence[str]], Pending], texts: Sequence[str], progress: Progress) -> Pending:

@@ -86,8 +86,8 @@ class Settings(Bounded):
         if sentences < self.batch_size * processes:
             times = f" in each of {processes} processes" if processes > 1 else ""
             raise InputError(
-                f"--batch-size {self.batch_size}{times} is more than the {sentences} sentences of the data: give a smaller "
-                "one, or more data"
+                f"--batch-size {self.batch_size}{times} is more than the {sentences} sentences of the data: "
+                "give a smaller one, or more data"
             )
 
     def total_steps(self, batches: int) -> int:

@@ -344,7 +344,9 @@ def names_of(flags: list[str], value: str | None) -> tuple[str, ...]:
     """Return by what an error may name an option: its flag, its words, or a value that is found nowhere else."""
     flag = flags[0].strip("-")
     names = (*flags, flag.replace("-", " "), flag.replace("-", "_"))
-    if value and len(value) > 1:
+    if value and "://" in value:
+        names += (value.partition("://")[0] + "://",)  # what follows may be a secret
+    elif value and len(value) > 1:
         names += (value,)
     return names
 
@@ -476,7 +478,7 @@ def renamed_input(command: Command, folder: Path, draw: random.Random) -> Thing 
     return Thing(
         f"{old} is called {new[:40]!r}",
         _in_words(command.words, old, new),
-        (old, new, new.strip(), repr(new)[1:-1]),
+        (old, new, new.strip(), repr(new)[1:-1], new.replace("\udcff", "\ufffd")),
         SAME if plain else SAID,
         spoil,
         makes=makes,
