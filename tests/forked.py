@@ -24,18 +24,26 @@ CONTEXT.set_forkserver_preload(
 )
 
 
+NONE: Mapping[int, int] = {}
+
+
 def leave_writing_to_the_system() -> None:
     """Wait for no disk in this process, as nothing that a test writes has to outlast the machine."""
     os.fsync = lambda handle: None
 
 
 class Forked:
-    """``python -m MODULE ARGUMENTS`` in a forked process, with the interface of `subprocess.Popen`."""
+    """``python -m MODULE ARGUMENTS`` in a forked process, with the interface of `subprocess.Popen`.
 
-    def __init__(self, module: str, *arguments, env: Mapping[str, str] | None = None, cwd=None) -> None:
+    `limits` are those of `resource.setrlimit` that it gets.
+    """
+
+    def __init__(
+        self, module: str, *arguments, env: Mapping[str, str] | None = None, cwd=None, limits: Mapping[int, int] = NONE
+    ) -> None:
         self._said = tempfile.TemporaryDirectory(prefix="sentcli-test-said-")
         words = [module, *map(str, arguments)]
-        call = words, {**os.environ, **(env or {})}, str(Path(cwd or ".").resolve()), self._said.name
+        call = words, {**os.environ, **(env or {})}, str(Path(cwd or ".").resolve()), self._said.name, dict(limits)
         self._process = CONTEXT.Process(target=_run, args=call)
         self._process.start()
         self.pid = self._process.pid
@@ -68,7 +76,7 @@ class Forked:
         return out, err
 
 
-def _run(words: list[str], env: dict[str, str], cwd: str, said: str) -> None:
+def _run(words: list[str], env: dict[str, str], cwd: str, said: str, limits: dict[int, int]) -> None:
     """Be the process: take over its environment, folder and streams, and run the module."""
     os.environ.clear()
     os.environ.update(env)
@@ -78,6 +86,12 @@ def _run(words: list[str], env: dict[str, str], cwd: str, said: str) -> None:
         os.dup2(os.open(Path(said, str(number)), os.O_CREAT | os.O_WRONLY), number)
     sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process
     sys.argv = words
+    if limits:
+        import resource  # which Windows lacks
+
+        sys.dont_write_bytecode = True  # of a file that may not grow, half would be kept
+        for kind, limit in limits.items():
+            resource.setrlimit(kind, (limit, limit))
     try:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     finally:

@@ -15,6 +15,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
+from sentcli.io.dataset_check import mapped_shard
 from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
@@ -80,7 +81,8 @@ class StoredTexts:
         shards = np.searchsorted(self._first_rows, found[known], "right") - 1
         for shard in np.unique(shards).tolist():
             rows = known[shards == shard]
-            stored = np.load(self.folder / self.manifest.shards[shard].vectors, mmap_mode="r", allow_pickle=False)
+            manifest = self.manifest
+            stored = mapped_shard(self.folder, manifest.shards[shard], manifest.dimension, manifest.dtype)
             vectors[rows] = stored[found[rows] - self._first_rows[shard]]
 
     def encode(self, submit: Callable[[Sequence[str]], Pending], texts: Sequence[str], progress: Progress) -> Pending:

@@ -24,7 +24,7 @@ from sentcli.corpora.indexing import build_index
 from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
 from sentcli.corpora.updating import IndexesToBuild, existing_indexes
 from sentcli.encoder import warn_truncated
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import require_room, room_explained
 from sentcli.io.blocks import MANIFEST
 from sentcli.io.dataset import holds_manifest, read_manifest
@@ -188,7 +188,7 @@ def go_back(name: str, model: str | None) -> dict[str, Any]:
         check_back(name, models, model)
         place.check_replaceable()
         place.before.check_replaceable()
-        _require_whole(place.before)
+        _require_whole(place.before, returned)
         if left.manifest.groups != returned.manifest.groups:  # the files of rows name the model, too
             console.warn(
                 f"the rows of {name} have changed since it moved: what changed is in {place.before} now, and "
@@ -208,17 +208,24 @@ def drop_before(name: str) -> dict[str, Any]:
         if before.is_symlink():
             raise InputError(f"{before} is a link to {before.resolve()}: delete what you do not need of both yourself")
         place.before.check_replaceable()
-        _require_whole(place)
+        _require_whole(place, kept)
         size = sum(file.stat().st_size for file in before.rglob("*") if file.is_file())
         place.before.delete()
     console.note(f"{before} is deleted ({size / 1e6:,.1f} MB, {dropped.origin.model})")
     return {"output": name, "model": kept.origin.model, "dropped": str(place.before), "bytes": size}
 
 
-def _require_whole(place: Folder) -> None:
-    """Refuse a directory of which a file has another size or sum than its manifest says, before others depend on it."""
+def _require_whole(place: Folder, store: VectorDirectory) -> None:
+    """Refuse a directory with a file that is not what its manifest or its indexes say, before others depend on it."""
     with console.working(f"comparing {place} with its checksums"):
         require_whole(check_dataset(place), place)
+        problems = []
+        for name in store.indexes:
+            problems += store.damaged_files(name)
+    if problems:
+        raise SentcliError(
+            f"{'; '.join(problems)}: build the index of {place} again, by sentcli index with --overwrite"
+        )
 
 
 def _both(place: Folder) -> tuple[VectorDirectory, VectorDirectory]:

@@ -5,6 +5,7 @@ Everything is read and checked here, before a text is encoded.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -115,10 +116,12 @@ def _names(paths: Sequence[str]) -> list[str]:
     resolved: list[Path] = []
     all_parts = []
     for path in paths:
-        whole = Path(path).resolve()
-        if whole in resolved:
+        place = Path(path).resolve()
+        if place in resolved:
             raise InputError(f"{path} is named twice")
-        resolved.append(whole)
+        resolved.append(place)
+        # a link has its own name here, since that of its target may be a checksum
+        whole = Path(os.path.normpath(Path(path).absolute()))
         named = whole.with_suffix("") if is_in_memory(whole) else whole
         all_parts.append(named.parts)
     names = []

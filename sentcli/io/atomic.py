@@ -24,6 +24,11 @@ from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NUMBERS = "|".join(map(str, DISK_FULL))
+WORDS_OF_NO_ROOM = re.compile(
+    rf"No space left on device|os error ({_NUMBERS})\b|requested and [0-9]+ written|write error in"
+)
+"""What libraries in Rust, NumPy and faiss say of a full disk, whose error has no number of the system."""
 SCHEMES = ("s3", "gs", "az", "hf", "https", "http")
 """The schemes of names that are not on this machine; see `places`."""
 ALIASES = {"abfs": "az", "abfss": "az", "gcs": "gs", "s3a": "s3"}
@@ -72,10 +77,10 @@ def room_explained(
 
 
 def _tells_of_no_room(error: BaseException) -> bool:
-    """Tell whether an error is what a library in Rust, NumPy or faiss raises, without a number, for a full disk."""
+    """Tell whether an error is what a library raises for a full disk, without a number."""
     if getattr(error, "errno", None) is not None or isinstance(error, SentcliError):
         return False
-    return re.search("No space left on device|requested and [0-9]+ written|write error in", str(error)) is not None
+    return WORDS_OF_NO_ROOM.search(str(error)) is not None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sentcli.errors import DataError, InputError, SentcliError, one_line
 from sentcli.io.blocks import MANIFEST, Counts
-from sentcli.io.dataset import Manifest, Shard, check_rows, read_manifest, shard_number
+from sentcli.io.dataset import Manifest, Shard, check_rows, read_manifest, remedy, shard_number
 from sentcli.io.folder import Folder
-from sentcli.io.writers import mapped_array
+from sentcli.io.writers import Vectors, mapped_array
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,29 @@ def check_dataset(place: Folder) -> DatasetCheck:
         problems=messages,
         remedy=remedy,
     )
+
+
+def mapped_shard(folder: Path, shard: Shard, dimension: int, dtype: str) -> Vectors:
+    """Map a shard of a directory that `encode` wrote ``[rows, dimension]``.
+
+    Args:
+        folder: the directory.
+        shard: in its manifest.
+        dimension: the width of the array.
+        dtype: the type of its numbers.
+
+    Raises:
+        DataError: if the file is missing or damaged, or has another shape or type than the manifest says.
+    """
+    path = folder / shard.vectors
+    try:
+        array = mapped_array(path)
+    except (OSError, DataError) as error:
+        raise DataError(path, f"damaged ({error}); {remedy(folder)}") from error
+    if array.shape != (shard.count, dimension) or array.dtype != dtype:
+        expected = f"{shard.count} vectors of {dimension} dimensions in {dtype}"
+        raise DataError(path, f"holds {list(array.shape)} in {array.dtype}, not {expected}; {remedy(folder)}")
+    return array
 
 
 def require_whole(checked: DatasetCheck, folder: object) -> None:

@@ -154,8 +154,8 @@ class Folder(Place):
             shutil.copytree(self.path, copy, copy_function=link, symlinks=True, ignore=ignored)
 
     def go_back(self) -> None:
-        """Exchange the directory with `before` in one step."""
-        exchange(self.before.path, self.path.resolve())
+        """Exchange the directory with `before` in one step; links to either of them stay where they are."""
+        exchange(self.before.path.resolve(), self.path.resolve())
 
 
 @dataclass(frozen=True)

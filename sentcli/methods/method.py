@@ -85,7 +85,10 @@ class Settings(Bounded):
         """Refuse a batch size that this many sentences cannot fill in this many processes."""
         if sentences < self.batch_size * processes:
             times = f" in each of {processes} processes" if processes > 1 else ""
-            raise InputError(f"batch size {self.batch_size}{times} is more than the {sentences} sentences of the data")
+            raise InputError(
+                f"--batch-size {self.batch_size}{times} is more than the {sentences} sentences of the data: "
+                "give a smaller one, or more data"
+            )
 
     def total_steps(self, batches: int) -> int:
         """Return the number of optimiser steps, given the batches of an epoch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -35,6 +35,19 @@ NULL = "null"
 """The type of a column none of whose rows has a value, which fits every other one."""
 TEXT_DIGITS = 32
 """The digits of a row's hash that stand for what was encoded of it."""
+
+
+def texts_of_rows(title: str, ids: Sequence[Any], texts: Sequence[Any]) -> list[str]:
+    """Return the texts of rows of a collection.
+
+    Raises:
+        DataError: with the id of a row that has none, since another program has changed it.
+    """
+    for key, text in zip(ids, texts, strict=True):
+        if not isinstance(text, str):
+            remedy = "sentcli index --to writes all rows anew with --overwrite"
+            raise DataError(title, f"the row {key!r} has no text, which another program has taken away; {remedy}")
+    return list(texts)
 
 
 def _check_type(kind: str) -> str:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError
-from sentcli.io.dataset import Shard, remedy
-from sentcli.io.writers import mapped_array
+from sentcli.errors import InputError
+from sentcli.io.dataset import Shard
+from sentcli.io.dataset_check import mapped_shard
 from sentcli.model.spec import Similarity
 from sentcli.search.neighbours import AnyVectors, Integers, Mask, Neighbours
 from sentcli.search.products import UNIT_ERROR, BestRows
@@ -151,18 +151,7 @@ class Blocks(VectorSource):
         Raises:
             DataError: if a file is missing or damaged, or has another shape or type than the manifest says.
         """
-        arrays = []
-        for shard in shards:
-            path = folder / shard.vectors
-            try:
-                array = mapped_array(path)
-            except (OSError, DataError) as error:
-                raise DataError(path, f"damaged ({error}); {remedy(folder)}") from error
-            count = shard.count
-            if array.shape != (count, dimension) or array.dtype != dtype:
-                expected = f"{count} vectors of {dimension} dimensions in {dtype}"
-                raise DataError(path, f"holds {list(array.shape)} in {array.dtype}, not {expected}; {remedy(folder)}")
-            arrays.append(array)
+        arrays: list[AnyVectors] = [mapped_shard(folder, shard, dimension, dtype) for shard in shards]
         if not arrays:
             kind = np.float32 if signs is None else np.uint8
             arrays.append(np.empty((0, dimension), kind))

@@ -20,7 +20,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import types
 from sentcli.search.ann import RESCORED
 from sentcli.search.collection_corpus import FoundRows, best_found
-from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows
 from sentcli.search.exact import Vectors
 from sentcli.search.known_rows import RowBatch
 from sentcli.search.lance_client import chosen_table, connect, reading, table_names, writing
@@ -234,7 +234,8 @@ class LanceCollection:
     def document(self, row: dict[str, Any]) -> Document:
         """Return a row with its columns by the names that the corpus gave them."""
         columns = {name: row[field] for name, (field, _) in self.record.columns.items()}
-        return Document(row[ID], row[TEXTS], columns)
+        (text,) = texts_of_rows(self.title, [row[ID]], [row[TEXTS]])
+        return Document(row[ID], text, columns)
 
     def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[FoundRows]:
         """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import DataError, InputError, SentcliError, library_errors, nearest, one_line, required
-from sentcli.io.atomic import NoRoomError, require_room, room_explained
+from sentcli.io.atomic import WORDS_OF_NO_ROOM, NoRoomError, require_room, room_explained
 from sentcli.io.places import CREDENTIALS, path_behind
 from sentcli.printable import has_user
 
@@ -83,7 +83,7 @@ SILENT = "RetryError|error sending request|timed out|dns error|connection (refus
 
 def _unwritable(title: str, why: str) -> SentcliError:
     """Return the error of what LanceDB could not write; of a full disk its words have the number alone."""
-    if re.search(r"No space left on device|os error (27|28|122)\b", why):
+    if WORDS_OF_NO_ROOM.search(why):
         return NoRoomError(f"{title}: No space left on device; {ADVICE}")
     if _is_newer(why):
         return _unreadable(title, why)

@@ -22,7 +22,7 @@ from sentcli.search.collection_corpus import (
     protocol_of,
     side_by_side,
 )
-from sentcli.search.collection_record import ORDER, TEXTS
+from sentcli.search.collection_record import ID, ORDER, TEXTS, texts_of_rows
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.lance import LanceCollection
@@ -79,7 +79,9 @@ class LanceCorpus(OfCollection):
         rows = self._in_order
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             part = rows[start : start + ROWS_AT_A_TIME].tolist()
-            table = self.collection.table_of(part, [*fields, ORDER]).sort_by(ORDER)
+            table = self.collection.table_of(part, [*dict.fromkeys([ID, *fields, ORDER])]).sort_by(ORDER)
+            if TEXTS in fields:
+                texts_of_rows(self.collection.title, table[ID].to_pylist(), table[TEXTS].to_pylist())
             yield table.select(fields).rename_columns(list(names))
 
     @cached_property
@@ -150,10 +152,11 @@ class LanceCorpus(OfCollection):
         columns = self.collection.record.columns
         names = context_columns(context, self.schema)
         fields = [columns[name][0] for name in names]
-        for batch in self.collection.scan([ORDER, TEXTS, *fields], row_ids=True):
+        for batch in self.collection.scan([ID, ORDER, TEXTS, *fields], row_ids=True):
+            ids, texts = batch[ID].to_pylist(), batch[TEXTS].to_pylist()
             cells = {name: batch[field].to_pylist() for name, field in zip(names, fields, strict=True)}
-            texts = with_contexts(context, {TEXTS: batch[TEXTS].to_pylist(), **cells})
-            yield self.collection.orders(batch[ORDER]), batch["_rowid"].to_pylist(), texts
+            cells[TEXTS] = texts_of_rows(self.collection.title, ids, texts)
+            yield self.collection.orders(batch[ORDER]), batch["_rowid"].to_pylist(), with_contexts(context, cells)
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""

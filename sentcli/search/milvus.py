@@ -21,7 +21,7 @@ from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
 from sentcli.search.collection_corpus import FoundRows, best_found
-from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows
 from sentcli.search.exact import Vectors
 from sentcli.search.known_rows import RowBatch
 from sentcli.search.milvus_client import answering, clear_half_made, is_file
@@ -417,7 +417,8 @@ class MilvusCollection:
             for name, (field_name, kind) in fields_of_columns.items():
                 columns[name] = value_of(row.get(field_name), kind)
             key = row[ID]
-            documents[key] = Document(key, row[TEXTS], columns)
+            (text,) = texts_of_rows(self.title, [key], [row.get(TEXTS)])
+            documents[key] = Document(key, text, columns)
         return documents
 
     def flush(self) -> None:

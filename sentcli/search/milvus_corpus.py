@@ -24,7 +24,7 @@ from sentcli.search.collection_corpus import (
     protocol_of,
     side_by_side,
 )
-from sentcli.search.collection_record import ID, TEXTS, VECTORS
+from sentcli.search.collection_record import ID, TEXTS, VECTORS, texts_of_rows
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.milvus import REQUEST_ROWS, MilvusCollection
@@ -75,6 +75,8 @@ class MilvusCorpus(OfCollection):
         fields = {name: record.columns.get(name, (name, TEXT)) for name in names}
         asked = [field_name for field_name, _ in fields.values() if field_name != ID]
         for batch in self._batches(asked):
+            if TEXTS in asked:
+                texts_of_rows(self.collection.title, [row[ID] for row in batch], [row.get(TEXTS) for row in batch])
             columns = {}
             for name, (field_name, kind) in fields.items():
                 values = [value_of(row.get(field_name), kind) for row in batch]
@@ -148,8 +150,10 @@ class MilvusCorpus(OfCollection):
             cells = {}
             for name, field_name in fields.items():
                 cells[name] = [row.get(field_name) for row in batch]
+            ids = list(map(itemgetter(ID), batch))
+            texts = texts_of_rows(collection.title, ids, cells[TEXTS])
             places = np.fromiter(map(collection.place_of, batch), np.int64, len(batch))
-            yield places, list(map(itemgetter(ID), batch)), with_contexts(context, cells)
+            yield places, ids, with_contexts(context, {**cells, TEXTS: texts})
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
 
 from sentcli import console
 from sentcli.compression import Compression
@@ -19,6 +19,7 @@ from sentcli.errors import InputError
 from sentcli.io.places import is_remote
 from sentcli.io.readers import OnNull
 from sentcli.io.served import Served
+from sentcli.io.typed import ValueCheck
 from sentcli.io.weights import has_weights
 from sentcli.model.encoding import OnLong
 from sentcli.model.options import LoadOptions
@@ -28,11 +29,18 @@ from sentcli.search.exact import Vectors
 from sentcli.zoo import hub_model, local_path, on_this_machine
 
 
+def _in_no_folder(name: str) -> str:
+    """Refuse what is more than the name of a file, by the rules of the system: a backslash may be a sign of a name."""
+    if not name or Path(name).name != name:
+        raise ValueError(f"{name!r:.60} is no name of a file")
+    return name
+
+
 @dataclass(frozen=True)
 class EncodedInput:
     """A file of texts that was encoded, as the settings of `encode` name it."""
 
-    name: Annotated[str, Field(pattern=r"^[^/\\]+$")]
+    name: Annotated[str, ValueCheck(_in_no_folder)]
     sha256: str
 
 

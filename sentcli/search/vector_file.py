@@ -233,6 +233,8 @@ def open_stored(
     folder = place.path
     if folder.is_dir() and holds_manifest(path.name for path in folder.iterdir()):
         stored = VectorDirectory.open(folder, place.name, to_search=to_search)
+    if stored is None and not folder.is_dir() and (texts, field) != (None, None):
+        open_source(name)  # which says what holds no texts, or is not there
     if texts is not None:
         raise _holds_texts(name)
     if field is not None:

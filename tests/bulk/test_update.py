@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.faults.leaves import Leaf
 from tests.tolerance import VECTORS
 
 WORDS = "the a cat dog bird fish sat ran flew swam on under mat house river tree".split()
@@ -283,6 +284,20 @@ def test_a_damaged_directory_is_refused(name, model, tmp_path, invoke):
     assert name in invoke(*encode, check=2).stderr
     (out / name).unlink()
     assert name in invoke(*encode, "--dry-run", check=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"), [(("fortran_order",), "500 levels"), (("shape", 1), "gone"), (("shape", 1), "2**32")]
+)
+def test_a_shard_whose_head_is_wrong_is_named(place, kind, model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": "a", "text": "the cat"}, {"id": "b", "text": "the dog"}])
+    encode = ("encode", corpus, "-o", out, *model, "--update")
+    invoke(*encode, check=0)
+    Leaf("vectors-00000.npy", place, kind).spoil(out)  # the manifest has its sum
+    write(corpus, [{"id": "a", "text": "the cat"}])
+    message = invoke(*encode, check=2).stderr
+    assert "vectors-00000.npy" in message and "a defect" not in message
 
 
 def test_a_directory_that_another_process_replaced_is_not_mixed_with_what_was_read(

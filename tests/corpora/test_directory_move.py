@@ -293,6 +293,37 @@ def test_no_damaged_directory_takes_the_place_of_a_whole_one(out, other, invoke)
     assert "rows-00000.parquet" in files(before)
 
 
+@pytest.mark.parametrize("kind", ["hnsw", pytest.param("bm25", marks=pytest.mark.slow)])
+def test_no_damaged_index_takes_the_place_of_a_whole_one(out, other, invoke, kind):
+    pytest.importorskip("bm25s", reason="search comes with the extra sentcli[cpu]")
+    invoke("index", out, "--type", kind, check=0)
+    migrate(invoke, out, "-m", other, *TORCH, "--anyway")
+    before = out.with_name("out.before")
+    index = next(file for file in sorted((before / "indexes" / kind).iterdir()) if file.suffix in (".faiss", ".npy"))
+    damage(index)
+    present, old = files(out), files(before)
+    assert index.name in invoke("migrate", out, "--back", check=1).stderr
+    assert (files(out), files(before)) == (present, old)
+    invoke("index", before, "--type", kind, "--overwrite", check=0)  # what the message says
+    damage(out / index.relative_to(before))
+    assert index.name in invoke("migrate", out, "--drop", check=1).stderr
+    invoke("migrate", out, "--back", check=0)
+
+
+def test_back_exchanges_what_a_link_leads_to(out, other, tiny_bert, tmp_path, invoke):
+    migrate(invoke, out, "-m", other, *TORCH, "--anyway")
+    before = out.with_name("out.before")
+    (tmp_path / "disk").mkdir()
+    before.rename(tmp_path / "disk" / "kept")
+    before.symlink_to(tmp_path / "disk" / "kept")
+    new, old = files(out), files(before)
+    results = migrate(invoke, out, "--back")
+    assert results["before"] == str(before) and before.is_symlink() and not out.is_symlink()
+    assert files(out) == old and files(tmp_path / "disk" / "kept") == new
+    assert migrate(invoke, out, "--back")["model"] == str(other)
+    assert files(out) == new
+
+
 def test_a_link_to_the_old_directory_is_not_said_to_be_deleted(out, other, tmp_path, invoke):
     migrate(invoke, out, "-m", other, *TORCH, "--anyway")
     before = out.with_name("out.before")

@@ -121,10 +121,13 @@ def file_size_limit(size):
     """Let writes beyond `size` bytes of a file fail, as a full disk does (Python ignores SIGXFSZ)."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    writes_none = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python would keep half of what it makes of a module
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes_none
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
@@ -151,6 +154,16 @@ def test_a_full_disk_leaves_no_half_file(short, tiny_bert, tmp_path, invoke, nam
     assert str(out) in message
     assert "File too large" in message
     assert [(p.name, p.read_bytes()) for p in out.parent.iterdir()] == ([(name, b"old")] if existing else [])
+
+
+@pytest.mark.parametrize("size", [3000, 8000, 20_000])
+def test_a_full_disk_leaves_no_half_model(tiny_bert, tmp_path, invoke, size):
+    out = tmp_path / "out" / "model"
+    with file_size_limit(size):
+        failed = invoke("export", "-m", tiny_bert, "-o", out, "--no-verify", check=1)
+    assert str(out) in failed.stderr.rpartition("error: ")[2]
+    assert "defect" not in failed.stderr
+    assert list(out.parent.iterdir()) == []
 
 
 @pytest.mark.slow

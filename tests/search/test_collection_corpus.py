@@ -2,12 +2,15 @@
 
 import json
 import random
+import re
 import unicodedata
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
-pytest.importorskip("lancedb", reason="needs the extra sentcli[lance]")
+lancedb = pytest.importorskip("lancedb", reason="needs the extra sentcli[lance]")
 pytest.importorskip("milvus_lite", reason="needs the extra sentcli[milvus]")
 pytestmark = pytest.mark.usefixtures("soon_indexed")
 
@@ -151,6 +154,35 @@ def test_words_see_what_stands_before_a_passage(write, found, invoke, tiny_bert,
         assert answers == expected
         first = [ids[0].partition("#")[0] for _, mode, ids in answers if mode == "bm25"]
         assert first == [f"page{number}.md" for number in range(4)], place
+
+
+def take_text_away(tmp_path, name):
+    """Do what another program may: let a row of a database have no text."""
+    if name == "lance":
+        lancedb.connect(tmp_path / "tables").open_table("corpus").update(where="id = 'd3'", values={"text": None})
+        return
+    for path in (tmp_path / "rows.db").rglob("data_*.parquet"):
+        table = pq.read_table(path)
+        place = table.column_names.index("text")
+        pq.write_table(table.set_column(place, "text", pa.nulls(len(table), pa.string())), path)
+
+
+@pytest.mark.parametrize("name", ["lance", "milvus"])
+def test_a_row_without_a_text_is_named(invoke, tiny_bert, stores, tmp_path, name):
+    options, place = stores[name]
+    corpus = tmp_path / "rows.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in texts()[:12]))
+    invoke("index", corpus, *options, "-m", tiny_bert, check=0)
+    take_text_away(tmp_path, name)
+    for search in ("dense", "bm25", "rrf"):
+        asked = ("--query", "the river", "--search", search, "--json", tmp_path / "out.json")
+        assert re.search("row 'd[0-9]+' has no text", invoke("retrieve", "--corpus", *place, *asked, check=2).stderr)
+        assert not (tmp_path / "out.json").exists()
+    assert "row 'd3'" in invoke("retrieve", "--corpus", *place, "--like", "d3", check=2).stderr
+    moved = invoke("migrate", *place, "-m", tiny_bert, "--max-length", 9, "--anyway", check=2)
+    assert "has no text" in moved.stderr
+    invoke("index", corpus, *options, "-m", tiny_bert, "--overwrite", check=0)  # what the message says
+    invoke("retrieve", "--corpus", *place, "--query", "the river", "--search", "rrf", check=0)
 
 
 @pytest.mark.parametrize("name", ["lance", "milvus"])

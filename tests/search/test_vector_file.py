@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -124,6 +125,26 @@ def test_rows_that_were_skipped_are_skipped_again(invoke, corpus, encoded):
     path = encoded("v.safetensors", "--on-null", "skip")
     found = hits(invoke("retrieve", "--corpus", path, "--query", ROWS[2]["text"], "--json", "-", check=0))
     assert found[0][0][1:3] == ("d3", 1.0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a backslash, and bytes that are no UTF-8, in names of files")
+@pytest.mark.parametrize("name", ["a\\b.jsonl", "caf\udce9.jsonl"])
+@pytest.mark.parametrize("output", ["v", "v.parquet", "v.safetensors"])
+def test_a_file_may_have_any_name_that_the_system_allows(invoke, corpus, tmp_path, tiny_bert, name, output):
+    source = corpus.rename(tmp_path / name)
+    invoke("encode", source, "-m", tiny_bert, "-o", tmp_path / output, check=0)
+    beside = {"v.safetensors": ("--texts", source)}.get(output, ())
+    asked = ("retrieve", "--corpus", tmp_path / output, "--query", ROWS[1]["text"], *beside, "--json", "-")
+    assert hits(invoke(*asked, check=0))[0][0][1] == "d2"
+
+
+def test_what_is_no_table_of_texts_is_not_said_to_hold_texts(invoke, corpus, tmp_path, tiny_bert):
+    (tmp_path / "index.faiss").write_bytes(b"IxFI" + bytes(99))
+    for options in (("--texts", corpus), ("--vector-field", "vec")):
+        for name, words in {"index.faiss": "index of faiss", "nothing": "no such file"}.items():
+            asked = ("retrieve", "--corpus", tmp_path / name, "-m", tiny_bert, "--query", "cat", *options)
+            assert words in invoke(*asked, check=2).stderr
+    assert "--texts" in invoke("retrieve", "--corpus", corpus, "--query", "cat", "--texts", corpus, check=2).stderr
 
 
 def spoil_parquet(path, change):

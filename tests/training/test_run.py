@@ -198,7 +198,8 @@ def test_existing_output(invoke, tiny_bert, text, tmp_path):
     assert "--overwrite" in refused.stderr
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
     # a run that cannot start leaves the old one alone, also with --overwrite
-    train(invoke, tiny_bert, text, tmp_path / "m", "--overwrite", "--batch-size", 5000, check=2)
+    refused = train(invoke, tiny_bert, text, tmp_path / "m", "--overwrite", "--batch-size", 5000, check=2)
+    assert "--batch-size" in refused.stderr
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
     train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 2, "--overwrite")
     assert (tmp_path / "m" / "model.safetensors").read_bytes() != before

@@ -201,6 +201,21 @@ def test_columns_are_named_wherever_pairs_are_read(models, invoke, tmp_path):
     assert re.search("--pair-fields.*--pairs", alone.stderr)
 
 
+def test_a_link_has_its_own_name(models, own, invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blobs").mkdir()
+    shutil.move(own["triplets"], tmp_path / "blobs" / "3f0c")  # as tools keep files that stores and caches hold
+    (tmp_path / "mine.tsv").symlink_to("blobs/3f0c")
+    (tmp_path / "link").symlink_to("set")
+    call = ("-m", models[0], "--json", "-")
+    results = json.loads(invoke("evaluate", "mine.tsv", "link", *call, check=0).stdout)["results"]
+    assert list(results) == ["mine.tsv", "link"]
+    (tmp_path / "again.tsv").symlink_to("mine.tsv")
+    assert "again.tsv" in invoke("evaluate", "mine.tsv", "again.tsv", *call, check=2).stderr  # which are one file
+    monkeypatch.chdir(tmp_path / "set")
+    assert list(json.loads(invoke("evaluate", ".", *call, check=0).stdout)["results"]) == ["set"]
+
+
 def test_the_function_is_the_command(models, own, invoke):
     ours = sentcli.evaluate(own["triplets"], model=models[0], quiet=True)
     theirs = json.loads(invoke("evaluate", own["triplets"], "-m", models[0], "--json", "-", check=0).stdout)
