@@ -65,14 +65,14 @@ class Tokens:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn errors of the tokenizers library, which are bare exceptions or panics of Rust, into one message."""
+def _refusals(name: str) -> Iterator[None]:
+    """Turn errors of the tokenizers library, bare exceptions or panics of Rust, into one that names the model."""
     try:
         yield
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise InputError(f"the tokenizer cannot be used: {one_line(error)}") from error
+        raise InputError(f"{name}: its tokenizer cannot be used: {one_line(error)}") from error
 
 
 class TextTokenizer:
@@ -89,6 +89,7 @@ class TextTokenizer:
         dropped: the id of a token that is left out of texts, after they were cut.
         most_characters: a text with more characters is cut before it is tokenised; None for a generous number.
         vocabulary: the number of tokens that the model has vectors of, where the tokenizer knows more; else None.
+        name: of the model, for messages.
     """
 
     def __init__(
@@ -102,8 +103,10 @@ class TextTokenizer:
         dropped: int | None = None,
         most_characters: int | None = None,
         vocabulary: int | None = None,
+        name: str = "the model",
     ) -> None:
         self.backend = backend
+        self.name = name
         self.max_length = max_length
         self.pad_id = pad_id
         self.side = side
@@ -113,7 +116,7 @@ class TextTokenizer:
         # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
         self.most_characters = most_characters or max_length * 1000
         backend.no_padding()
-        with _refusals():
+        with _refusals(self.name):
             backend.enable_truncation(max_length, direction=side)
             sample = backend.encode("a", "a" if pairs else None)
         self.special_tokens = sum(sample.special_tokens_mask)
@@ -136,7 +139,7 @@ class TextTokenizer:
             cut = {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
         if cut:
             texts = [self._shortened(text) for text in texts]
-        with _refusals():
+        with _refusals(self.name):
             try:
                 encodings = self.backend.encode_batch_fast(self._inputs(texts))
             except TypeError:  # lone surrogates are the only reason for which a str fails
@@ -265,6 +268,7 @@ def fit(
         dropped=dropped,
         most_characters=characters,
         vocabulary=_vocabulary(backend, spec),
+        name=str(spec.folder),
     )
 
 
