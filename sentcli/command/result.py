@@ -112,6 +112,12 @@ class Result:
         sections = list(map(_section_of, tables))
         return cls(**{"records": [record], "sections": sections, **more})
 
+    def with_results(self, more: Mapping[str, Any]) -> Result:
+        """Return this result with more numbers in the results of its one record."""
+        (record,) = self.records
+        assert isinstance(record, Record)
+        return replace(self, records=[replace(record, results={**record.results, **more})])
+
     @classmethod
     def of_scores(
         cls,

@@ -40,8 +40,8 @@ class CollectionUpdate:
     """The model that made its vectors."""
     record: Record
     counts: Mapping[str, int]
-    """How many rows were ``written``, of these ``encoded``, ``unchanged`` and ``deleted``, and how many ``rows`` there
-    are."""
+    """How many rows were ``written``, of these ``encoded``, ``unchanged`` and ``deleted``, how many ``rows`` there are,
+    and what an update says in every store: ``kept``, ``changed``, ``new`` and ``gone``."""
     facts: Mapping[str, Any]
     """What the database says besides, see `RowStore.facts`."""
     in_int8: bool
@@ -94,7 +94,7 @@ class CollectionUpdating:
         self.read, self.options, self.index = read, options, index
         self.overwrite, self.keeps_before = overwrite, keeps_before
         self.database = database_of(options, index.type)
-        self.counts = {"written": 0, "encoded": 0, "unchanged": 0}
+        self.counts = {"written": 0, "encoded": 0, "unchanged": 0, "kept": 0, "changed": 0, "new": 0}
         self.total = 0
 
     def so_far(self) -> dict[str, int]:
@@ -116,7 +116,8 @@ class CollectionUpdating:
             with console.resumable(store.title, how="sends the rows that are not there yet"):
                 self._write(store, rows)
             counts = dict(self.counts)
-            counts["deleted"] = _prune(store, order, prune=self.options.prune or store.replaces)
+            prune = self.options.prune or store.replaces
+            counts["gone"], counts["deleted"] = _prune(store, order, prune=prune)
             store.publish()
             counts["rows"] = store.count()
             recall = None
@@ -157,7 +158,7 @@ class CollectionUpdating:
             f"{there.title}: {written:,} rows would be written, {encoded:,} of them encoded in about "
             f"{estimated:,.0f} s, {unchanged:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
         )
-        return {**self.counts, "deleted": deleted, "seconds_estimated": estimated}
+        return {**self.counts, "gone": len(surplus), "deleted": deleted, "seconds_estimated": estimated}
 
     def _write(self, store: RowStore, rows: CollectionRows) -> None:
         """Write the rows that are not there or differ, and count them."""
@@ -184,8 +185,17 @@ class CollectionUpdating:
             change = _Change(_chosen(block, changed), chosen, changed, known, vectors_of, len(block))
             self.counts["written"] += len(changed)
             self.counts["encoded"] += len(change.new) if rows.encodes else 0
-            self.counts["unchanged"] += len(block) - len(changed)
+            self._count_changes(block, changed, there)
             yield change
+
+    def _count_changes(self, block: Block, changed: Sequence[int], there: RowsThere) -> None:
+        """Count rows by what has become of them, given the numbers of those that are not there as they are."""
+        kept = len(block) - len(changed)
+        known = int(there.there.has([block.ids[row] for row in changed]).sum())
+        self.counts["unchanged"] += kept
+        self.counts["kept"] += kept
+        self.counts["changed"] += known
+        self.counts["new"] += len(changed) - known
 
 
 @dataclass(frozen=True)
@@ -243,17 +253,21 @@ def _surplus(there: RowsThere, order: Places) -> list[str]:
     return ids
 
 
-def _prune(store: RowStore, order: Places, *, prune: bool) -> int:
-    """Delete rows whose id the corpus does not have, or say how many there are."""
+def _prune(store: RowStore, order: Places, *, prune: bool) -> tuple[int, int]:
+    """Delete rows whose id the corpus does not have, or say how many there are.
+
+    Returns:
+        How many there were, and how many of them were deleted.
+    """
     surplus = store.count() - len(order)
     if surplus <= 0:
-        return 0
+        return 0, 0
     if not prune:
         console.warn(f"{store.title} has {surplus:,} rows that are not in this corpus; --prune deletes them")
-        return 0
+        return surplus, 0
     surplus_ids = _surplus(store, order)
     store.delete(surplus_ids)
-    return len(surplus_ids)
+    return len(surplus_ids), len(surplus_ids)
 
 
 def _measured(kind: str, index: IndexedSearch, target: float) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def fill(
     options: LoadOptions,
     doc_prompt: str | None,
     request: IndexRequest | None,
-) -> None:
+) -> dict[str, int]:
     """Write the directory: of the vectors that are given, or of the texts, which are encoded.
 
     Args:
@@ -66,11 +66,15 @@ def fill(
         options: how the model was loaded.
         doc_prompt: text in front of each document; None is the model's own.
         request: the index, which is refused before anything is encoded if it cannot be built over the vectors.
+
+    Returns:
+        What has changed, of a directory that is updated, by the names of the JSON; else nothing.
     """
     if texts.given_vectors is not None:
         _store_given(texts, texts.given_vectors, encoder, doc_prompt)
     elif encoder is not None:
-        _encode_texts(texts, encoder, pool, options, doc_prompt, request)
+        return _encode_texts(texts, encoder, pool, options, doc_prompt, request)
+    return {}
 
 
 def _open_given(files: Sequence[str], text: TextOptions) -> VectorFile | None:
@@ -210,7 +214,7 @@ def _encode_texts(
     options: LoadOptions,
     doc_prompt: str | None,
     request: IndexRequest | None,
-) -> None:
+) -> dict[str, int]:
     """Encode texts into a directory, except those whose vectors are in the cache, as after ``retrieve`` on the file.
 
     Args:
@@ -251,8 +255,9 @@ def _encode_texts(
     resumable = console.resumable(target, how=GOES_ON, is_whole=partial(is_whole, target))
     with resumable, console.encoding("encoding", rows) as bar:
         summary = bulk.encode_files(encoder, inputs, target, settings, progress=bar)
+    warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
     if summary.changes is None:
         console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
-    else:
-        console.note(f"{folder}: {summary.changes}")
-    warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
+        return {}
+    console.note(f"{folder}: {summary.changes}")
+    return summary.changes.to_dict()

@@ -43,6 +43,11 @@ class KnownRows:
         self.texts = Places.paired(text_hashes, np.arange(len(text_hashes)))
         """A row with each text, by its number in `keys`."""
 
+    def has(self, ids: Sequence[str]) -> Mask:
+        """Tell which ids rows have ``[n]``."""
+        has: Mask = self.places.of_ids(ids) >= 0
+        return has
+
     def lacks(self, ids: Sequence[str], hashes: Sequence[str]) -> Mask:
         """Tell which of some rows are not there with this content ``[n]``."""
         return ~within(pair_hashes(ids, hashes), self.pairs)

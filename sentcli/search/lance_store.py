@@ -224,7 +224,7 @@ class LanceStore:
         pairs = pair_hashes(ids, hashes)
         is_changed = ~within(pairs, self.there.pairs)
         self.changed.append(pairs[is_changed])
-        self.new_rows += int((self.there.places.of_ids(ids) < 0).sum())
+        self.new_rows += int((~self.there.has(ids)).sum())
         is_lacking = is_changed & ~within(pairs, self.waiting.pairs)
         return np.flatnonzero(is_lacking).tolist()
 

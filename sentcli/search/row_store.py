@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from sentcli.io.blocks import Block
 from sentcli.io.table_source import TableSource
 from sentcli.search.collection_record import Record
+from sentcli.search.known_rows import KnownRows
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
@@ -61,6 +62,10 @@ class RowsThere(Protocol):
     @property
     def record(self) -> Record:
         """What the collection says about itself, with the columns that rows bring into it."""
+
+    @property
+    def there(self) -> KnownRows:
+        """Which rows it has, as it was before any was written."""
 
     def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
         """Return which of some rows are not there with the content of these hashes, by their numbers in the lists."""

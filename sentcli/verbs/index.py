@@ -126,6 +126,7 @@ def index(
         copy.making(INDEXES) if copy is not None else nullcontext(),
         folder_of_vectors(folder or output or Path(), replaced=folder is None and replaces) as store_folder,
     ):
+        changes: dict[str, int] = {}
         texts = None
         if output is not None:
             texts = read_texts(inputs, output, text, *rows_of(), overwrite=overwrite, update=update)
@@ -139,11 +140,11 @@ def index(
                     Record("index", str(model)), Clock(), lambda: rows_so_far(target, overwrite=replaces)
                 )
                 with interrupted:
-                    fill(texts, encoder, pool, options, doc_prompt, request)
+                    changes = fill(texts, encoder, pool, options, doc_prompt, request)
             store = VectorDirectory.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
                 to_build = to_build.measured_with(with_queries(request, store, encoder, doc_prompt, queries))
-        result = build_all(store, to_build, cluster)
+        result = build_all(store, to_build, cluster).with_results(changes)
         if copy is not None:
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")

@@ -19,6 +19,9 @@ def to(request, tmp_path, soon_indexed):
     return ("--to", f"milvus:{tmp_path / 'rows.db'}", "--collection", "rows")
 
 
+CHANGES = {"kept": 23, "changed": 2, "new": 1, "gone": 5, "encoded": 3}
+
+
 def test_an_update_is_said_before_and_done(to, tiny_bert, tmp_path, invoke):
     corpus = tmp_path / "rows.jsonl"
     rows = [{"id": f"d{number}", "text": f"the cat sat on mat {number}"} for number in range(30)]
@@ -35,9 +38,11 @@ def test_an_update_is_said_before_and_done(to, tiny_bert, tmp_path, invoke):
     rows.append({"id": "new", "text": "the bird flew"})
     said = index("--update", "--dry-run")
     assert (said["written"], said["unchanged"], said["deleted"]) == (3, 23, 5)
+    assert {key: said[key] for key in CHANGES} == CHANGES
     assert said["seconds_estimated"] > 0
     done = index("--update")
     assert (done["written"], done["unchanged"], done["deleted"], done["rows"]) == (3, 23, 5, 26)
+    assert {key: done[key] for key in CHANGES} == CHANGES
     again = index("--update", "--dry-run")
     assert (again["written"], again["unchanged"], again["deleted"]) == (0, 26, 0)
 

@@ -58,8 +58,12 @@ def columns_of(invoke, corpus, rows):
     return {hit["id"]: hit["columns"] for hit in json.loads(done.stdout)["hits"]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("writer", list(WRITERS))
+IN_CI = ("duckdb.csv", "json.jsonl", "pyarrow.parquet", "openpyxl.xlsx")
+"""One writer of each format; the others before a release."""
+MARKS = {name: pytest.mark.slow if name in IN_CI else pytest.mark.deep for name in WRITERS}
+
+
+@pytest.mark.parametrize("writer", [pytest.param(name, marks=MARKS[name]) for name in WRITERS])
 @examples(8)
 @given(drawn=st.data())
 def test_all_places_have_the_same_rows(writer, drawn, milvus, tiny_bert, invoke):

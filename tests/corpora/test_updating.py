@@ -288,3 +288,16 @@ def test_a_graph_that_misses_its_recall_is_said_to_be_due(rows, model, tmp_path,
     assert f"sentcli index {out} --type hnsw --overwrite" in done.stderr
     invoke("index", out, "--type", "hnsw", "--overwrite", check=0)
     assert json.loads((out / "indexes" / "hnsw" / "index.json").read_text())["format"] == 1
+
+
+def test_an_update_says_what_has_changed_as_its_dry_run_does(model, tmp_path, invoke):
+    corpus, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    command = ("index", corpus, "-o", out, *model, "--json", "-")
+    write(corpus, [{"id": key, "text": f"the cat {key}"} for key in "abcd"])
+    made = json.loads(invoke(*command, check=0).stdout)["results"]
+    assert "kept" not in made
+    write(corpus, [{"id": "a", "text": "the cat a"}, {"id": "b", "text": "a dog"}, {"id": "e", "text": "a bird"}])
+    expected = {"kept": 1, "changed": 1, "new": 1, "gone": 2, "encoded": 2}
+    for options in (("--dry-run",), ()):
+        results = json.loads(invoke(*command, "--update", *options, check=0).stdout)["results"]
+        assert {key: results[key] for key in expected} == expected
