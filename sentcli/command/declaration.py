@@ -90,6 +90,8 @@ class Verb:
         for argument in self.arguments:
             value = in_utf8(argument, values[argument.name])
             whole[argument.name] = value
+            if argument.reads_files and "" in _names_in(value):
+                raise InputError(f"{argument.option}: the name of a file is empty")
             if not argument.holds_text:
                 for place in _names_in(value):
                     remember_secrets_in(str(place))

@@ -341,7 +341,7 @@ class SentenceEncoder:
         if prompt_name not in self.spec.prompts:
             names = ", ".join(self.spec.prompts) or "none"
             hint = nearest(prompt_name, list(self.spec.prompts))
-            raise InputError(f"{self.model} has no prompt {prompt_name!r}{hint}; it has: {names}")
+            raise InputError(f"--prompt-name: {self.model} has no prompt {prompt_name!r}{hint}; it has: {names}")
         return self.spec.prompts[prompt_name]
 
     def role_prompt(self, role: str) -> str:

@@ -253,8 +253,12 @@ def read_task_text(
     elif len(data) != 1 or hold_out is not None:
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:
+        try:
+            tasks = load_tasks(Path(data[0]), _names(name))
+        except InputError as error:
+            raise InputError(f"--text-of {name}: {error}") from error
         texts: list[str] = []
-        for task in load_tasks(Path(data[0]), _names(name)):
+        for task in tasks:
             for example in task.splits.get("all") or task.splits["train"]:
                 texts += example.texts
         sentences = sorted(_distinct(texts), key=lambda text: hashlib.sha256(text.encode()).digest())

@@ -277,3 +277,10 @@ def test_messages_to_python_name_keywords_and_those_of_the_command_line_options(
     sentcli.encode(["the " * 60], model=tiny_bert)
     warned = capsys.readouterr().err
     assert "max_length=" in warned and "--" not in warned
+
+
+@pytest.mark.parametrize("command", [("encode", "", "-o", "out.npy"), ("retrieve", "--corpus", "x", "--queries", "")])
+def test_an_empty_name_of_a_file_is_no_folder_here(invoke, tiny_bert, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    named = "--queries" if command[0] == "retrieve" else "INPUTS"
+    assert named in invoke(*command, "-m", tiny_bert, check=2).stderr
