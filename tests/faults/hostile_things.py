@@ -348,6 +348,8 @@ def names_of(flags: list[str], value: str | None) -> tuple[str, ...]:
         names += (value.partition("://")[0] + "://",)  # what follows may be a secret
     elif value and len(value) > 1:
         names += (value,)
+    elif value:  # a letter is found everywhere, unless it stands for itself
+        names += (repr(value), f"error: {value} ")
     return names
 
 
