@@ -226,7 +226,7 @@ class Sample:
 
     def run(self, case: Case) -> tuple[Any, Any, Outcome, list[str]]:
         """Return the command of a case, what was done, how it ended, and what is wrong with that."""
-        from tests.faults.hostile_things import draw_thing
+        from tests.faults.hostile_things import draw_thing, takes
 
         command = case.drawn.choice(case.kind.commands)
         clean, seconds = self.clean_run(command)
@@ -239,7 +239,8 @@ class Sample:
             outcome = self.call(words, here, limit, killed_after=thing.killed * seconds)
             if outcome.code != 0:
                 more = command.again.split()
-                if not more and any((here / name).exists() for name in command.makes if name not in command.reads):
+                made = [name for name in command.makes if name not in command.reads and (here / name).exists()]
+                if not more and made and takes(words, "--overwrite"):
                     more = ["--overwrite"]  # it was killed when it was done
                 more = [word for word in more if word not in words]
                 outcome = self.call((*words, *more), here, limit)

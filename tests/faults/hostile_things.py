@@ -340,6 +340,11 @@ def hostile_value(option: Any, draw: random.Random) -> tuple[str | None, str] | 
     return draw.choice(draw.choice([TEXT_VALUES, PLACES])), ANY
 
 
+def takes(words: tuple[str, ...], option: str) -> bool:
+    """Tell whether the command that the words begin with has an option."""
+    return any(option in each.opts for each in options_of(words))
+
+
 def names_of(flags: list[str], value: str | None) -> tuple[str, ...]:
     """Return by what an error may name an option: its flag, its words, or a value that is found nowhere else."""
     flag = flags[0].strip("-")
@@ -372,7 +377,8 @@ def hostile_option(command: Command, folder: Path, draw: random.Random) -> Thing
     if changed == words:
         return None
     makes: tuple[str, ...] = ()
-    if value and (not place_exists(folder, value) or ("--overwrite" in changed and (folder / value).is_file())):
+    is_replaced = "--overwrite" in changed or option.opts[0] == "--json"  # whose file is always replaced
+    if value and (not place_exists(folder, value) or (is_replaced and (folder / value).is_file())):
         makes = (value,)
     return Thing(f"{option.opts[0]} {value!r:.60}", changed, names, expected, makes=makes)
 
@@ -554,7 +560,7 @@ def occupied_output(command: Command, folder: Path, draw: random.Random) -> Thin
         return None
     name, how = draw.choice(names), draw.choice(list(OCCUPIED))
     words = tuple(command.words.split())
-    if any("--overwrite" in option.opts for option in options_of(words)) and draw.random() < 0.6:
+    if takes(words, "--overwrite") and draw.random() < 0.6:
         words = with_option(words, ["--overwrite"], None)
     makes = command.makes
     if how == "a link to a file" and ("--overwrite" in words or name.endswith((".json", ".html", ".md"))):
@@ -574,7 +580,7 @@ def impossible_output(command: Command, folder: Path, draw: random.Random) -> Th
     name = draw.choice(names)
     new = draw.choice([command.reads[0], f"text.txt/{name}"])
     words = tuple(new if word == name else word for word in words)
-    if any("--overwrite" in option.opts for option in options_of(words)) and draw.random() < 0.6:
+    if takes(words, "--overwrite") and draw.random() < 0.6:
         words = with_option(words, ["--overwrite"], None)
     return Thing(f"{name} is {new} {words[-1]}", words, called(new), ANY)
 
