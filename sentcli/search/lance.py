@@ -23,7 +23,7 @@ from sentcli.search.collection_corpus import FoundRows, best_found
 from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows
 from sentcli.search.exact import Vectors
 from sentcli.search.known_rows import RowBatch
-from sentcli.search.lance_client import chosen_table, connect, reading, table_names, writing
+from sentcli.search.lance_client import chosen_table, connect, opened_table, reading, table_names, writing
 from sentcli.search.lance_filter import with_ids
 from sentcli.search.neighbours import Integers
 from sentcli.search.provenance import Provenance
@@ -97,8 +97,7 @@ class LanceCollection:
         database = connect(address)
         name = chosen_table(database, address, name)
         title = f"{address} {name}"
-        with reading(title):
-            table = database.open_table(name)
+        table = opened_table(database, address, name)
         if version is not None:
             _check_out(table, title, version)
         return cls.of(table, address, name)
@@ -113,9 +112,7 @@ class LanceCollection:
         """
         if name not in table_names(database, address):
             return None
-        with reading(f"{address} {name}"):
-            table = database.open_table(name)
-        return cls.of(table, address, name)
+        return cls.of(opened_table(database, address, name), address, name)
 
     @classmethod
     def of(cls, table: Any, address: str, name: str) -> LanceCollection:

@@ -227,5 +227,21 @@ def chosen_table(database: Any, address: str, name: str | None) -> str:
     raise InputError(f"{address} has {_listed(names)}: name one with --collection")
 
 
+def opened_table(database: Any, address: str, name: str) -> Any:
+    """Return a table of LanceDB.
+
+    Raises:
+        DataError: if it is damaged, or has a pipe or a device among its files, for whose bytes LanceDB would wait.
+    """
+    title = f"{address} {name}"
+    if is_folder(address):
+        for folder, _, _ in os.walk(Path(place_of(address), f"{name}.lance")):
+            for entry in os.scandir(folder):
+                if not entry.is_file() and not entry.is_dir():
+                    raise DataError(title, f"{entry.path} is no regular file; remove it, or copy the table again")
+    with reading(title):
+        return database.open_table(name)
+
+
 def _listed(names: list[str]) -> str:
     return ", ".join(names) or "none"

@@ -1,6 +1,7 @@
 """Tables of LanceDB after a kill, on a full disk, torn, and as a newer library writes them."""
 
 import json
+import os
 import shutil
 import signal
 import struct
@@ -231,6 +232,15 @@ def test_a_damaged_table_is_refused_and_made_anew(invoke, corpus, place, texts, 
         assert "--overwrite" in failed.stderr
     invoke(*index, "--overwrite", check=0)
     assert len(texts()) == ROWS
+
+
+def test_a_pipe_among_the_files_is_named(invoke, run, corpus, place, tiny_bert, tmp_path):
+    invoke("index", corpus[0], "-m", tiny_bert, "--to", place, check=0)
+    (manifest,) = (tmp_path / "l" / "corpus.lance" / "_versions").glob("*.manifest")
+    manifest.unlink()
+    os.mkfifo(manifest)
+    asked = run("retrieve", "--corpus", place, "-m", tiny_bert, "--query", "x", check=2, timeout=60)
+    assert manifest.name in asked.stderr
 
 
 @pytest.mark.slow
