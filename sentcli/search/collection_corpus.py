@@ -17,7 +17,7 @@ from sentcli.search.bm25 import BM25
 from sentcli.search.collection_record import Record
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_index import EFFORTS
-from sentcli.search.neighbours import Floats, Integers, Neighbours
+from sentcli.search.neighbours import MORE_HITS, Floats, Integers, Neighbours, order_of_rows
 from sentcli.search.options import SearchOptions
 from sentcli.search.provenance import Provenance
 
@@ -64,10 +64,6 @@ def fitted(queries: Vectors, origin: Provenance) -> Vectors:
     return origin.compress(queries, normalized=bool(origin.normalize))
 
 
-MORE_HITS = 8
-"""How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
-
-
 @dataclass(frozen=True)
 class FoundRows:
     """The rows that were found for one query, best first and of equal ones the first row first, each ``[hits]``."""
@@ -78,23 +74,18 @@ class FoundRows:
     scores: Floats
 
     @classmethod
-    def ranked(cls, places: Integers, keys: npt.NDArray[Any], scores: Floats, *, rounding: float = 0.0) -> FoundRows:
+    def ranked(cls, places: Integers, keys: npt.NDArray[Any], scores: Floats) -> FoundRows:
         """Return rows in order, which are in any order.
 
         Args:
             places: of the rows.
             keys: of the rows.
-            scores: of the rows.
-            rounding: by how much scores of equal vectors may differ, as a share of the best one; they get one score.
+            scores: of the rows; those that differ by rounding alone get one.
         """
         falling = np.argsort(-scores, kind="stable")
-        sorted_scores = scores[falling]
-        is_lower = -np.diff(sorted_scores, prepend=np.inf) > rounding * np.abs(scores).max(initial=0)
-        firsts = np.flatnonzero(is_lower)
-        groups = np.cumsum(is_lower) - 1
-        order = np.lexsort((places[falling], groups))
-        rows = falling[order]
-        return cls(places[rows], keys[rows], sorted_scores[firsts][groups])
+        order, settled = order_of_rows(places[None, falling], scores[None, falling])
+        rows = falling[order[0]]
+        return cls(places[rows], keys[rows], settled[0])
 
 
 def best_found(ask: Callable[[int], list[FoundRows]], k: int, most: int = sys.maxsize) -> list[FoundRows]:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sentcli import console
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
 from sentcli.search.encoded_texts import EncodedTexts, EncodeRows
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_border import require_faiss
-from sentcli.search.neighbours import Mask, Neighbours
+from sentcli.search.neighbours import MORE_HITS, Mask, Neighbours
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import Document, Rows, counted, matching, positions_of
 from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
@@ -22,6 +24,9 @@ from sentcli.search.vector_file import open_vectors
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.provenance import Provenance
+
+MOST_EQUAL = 1024
+"""The most hits that are asked for because rows behind the last one are equal to it, or 16 times as many as wanted."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +90,26 @@ class LocalCorpus:
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        assert self.searcher is not None
-        hits = self.searcher.search(vectors, k, self.mask)
+        hits = self._nearest(vectors, k)
         self._say_fewer(hits, min(k, len(self)))
         return hits
+
+    def _nearest(self, vectors: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows, those whose scores differ by rounding alone in the order of the corpus."""
+        searcher = self.searcher
+        assert searcher is not None
+        if isinstance(searcher, Searcher) and searcher.parts:  # an index finds what it finds
+            return searcher.search(vectors, k, self.mask).in_order_of_rows()
+        asked = min(k + MORE_HITS, len(self))
+        most = asked
+        if isinstance(searcher, Searcher):  # others make all vectors again to be asked again
+            most = min(max(MOST_EQUAL, 16 * k), len(self))
+        while True:
+            hits = searcher.search(vectors, asked, self.mask).in_order_of_rows()
+            is_cut = asked > k and np.any(hits.scores[:, -1] == hits.scores[:, k - 1])
+            if not is_cut or asked >= most:
+                return Neighbours(hits.positions[:, :k], hits.scores[:, :k])
+            asked = min(asked * 4, most)
 
     def _say_fewer(self, hits: Neighbours, k: int) -> None:
         """Warn where an index found fewer rows than were asked for, as one does that looks in few of its clusters."""

@@ -40,8 +40,6 @@ RECORD_PROPERTY = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
 REQUEST_ROWS = 500
 """How many rows are sent or asked for at a time: some MB."""
-ROUNDING = 2.0**-21
-"""By how much Milvus's scores of equal vectors may differ, as a share of the best one: it computes them in blocks."""
 MOST_ROWS = 16_384
 """The most rows that Milvus returns for one query."""
 REQUEST_BYTES = 2**21
@@ -396,7 +394,7 @@ class MilvusCollection:
             places = np.fromiter(map(self.place_of, rows), np.int64, len(rows))
             scores = np.array(list(map(itemgetter("distance"), hits)), np.float32)
             keys = np.array(list(map(itemgetter(ID), rows)), object)
-            lists.append(FoundRows.ranked(places, keys, scores, rounding=ROUNDING))
+            lists.append(FoundRows.ranked(places, keys, scores))
         return lists
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+ROUNDING = 2.0**-21
+"""By how much the scores of equal vectors may differ, as a share of the best one, where they are computed in blocks."""
+MORE_HITS = 8
+"""How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 AnyVectors = npt.NDArray[np.generic]
@@ -64,10 +68,39 @@ class Neighbours:
         """Return the neighbours with the largest similarity first; of equal ones the first stays first."""
         return self.reordered(np.argsort(-self.scores, axis=1, kind="stable"))
 
+    def in_order_of_rows(self) -> Neighbours:
+        """Return the neighbours with those in the order of the corpus whose scores differ by rounding alone."""
+        order, scores = order_of_rows(self.positions, self.scores)
+        return Neighbours(np.take_along_axis(self.positions, order, 1), scores)
+
     def overwrite(self, queries: Integers | Mask, neighbours: Neighbours) -> None:
         """Write in place the neighbours of some of the queries."""
         self.positions[queries] = neighbours.positions
         self.scores[queries] = neighbours.scores
+
+
+def order_of_rows(positions: Integers, scores: Floats) -> tuple[Integers, Floats]:
+    """Return the order in which rows stand whose scores are equal but for rounding, and one score for equal rows.
+
+    Equal vectors stand at different places of a product of matrices, which a processor may sum in another order.
+
+    Args:
+        positions: of the rows in the corpus ``[queries, n]``, -1 for none.
+        scores: falling ``[queries, n]``.
+
+    Returns:
+        The numbers of the columns in order, and the scores in this order, both ``[queries, n]``.
+    """
+    comparable = np.where(positions < 0, -np.inf, scores)
+    allowed = ROUNDING * np.abs(scores).max(axis=1, initial=0, keepdims=True)
+    is_lower = comparable[:, 1:] < comparable[:, :-1] - allowed
+    groups = np.zeros(scores.shape, np.int64)
+    groups[:, 1:] = np.cumsum(is_lower, axis=1)
+    begins = np.zeros(scores.shape, np.int64)
+    begins[:, 1:] = np.where(is_lower, np.arange(1, scores.shape[1]), 0)
+    firsts = np.maximum.accumulate(begins, axis=1)
+    order = np.lexsort((positions, groups), axis=1)
+    return order, np.take_along_axis(scores, firsts, 1)
 
 
 def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
