@@ -37,6 +37,11 @@ TEXT_DIGITS = 32
 """The digits of a row's hash that stand for what was encoded of it."""
 
 
+def without_place(title: str) -> DataError:
+    """Return the error of a row without its place among the others, which another program has written."""
+    return DataError(title, f"another program wrote rows without {ORDER}; sentcli index --overwrite makes it anew")
+
+
 def texts_of_rows(title: str, ids: Sequence[Any], texts: Sequence[Any]) -> list[str]:
     """Return the texts of rows of a collection.
 

@@ -20,7 +20,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import types
 from sentcli.search.ann import RESCORED
 from sentcli.search.collection_corpus import FoundRows, best_found
-from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows
+from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows, without_place
 from sentcli.search.exact import Vectors
 from sentcli.search.known_rows import RowBatch
 from sentcli.search.lance_client import chosen_table, connect, opened_table, reading, table_names, writing
@@ -192,8 +192,7 @@ class LanceCollection:
             DataError: if some have none, because another program wrote them.
         """
         if column.null_count:
-            problem = f"another program wrote rows without {ORDER}; sentcli index --overwrite makes it anew"
-            raise DataError(self.title, problem)
+            raise without_place(self.title)
         orders: Integers = column.to_numpy()
         return orders
 

@@ -21,7 +21,17 @@ from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
 from sentcli.search.collection_corpus import FoundRows, best_found
-from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows
+from sentcli.search.collection_record import (
+    FIRST_FORMAT,
+    HASH,
+    ID,
+    ORDER,
+    TEXTS,
+    VECTORS,
+    Record,
+    texts_of_rows,
+    without_place,
+)
 from sentcli.search.exact import Vectors
 from sentcli.search.known_rows import RowBatch
 from sentcli.search.milvus_client import answering, clear_half_made, is_file
@@ -230,9 +240,16 @@ class MilvusCollection:
         return [ORDER] if self.in_order else []
 
     def place_of(self, row: Mapping[str, Any]) -> int:
-        """Return the place of a row."""
+        """Return the place of a row.
+
+        Raises:
+            DataError: if it has none, because another program wrote it.
+        """
         if self.in_order:
-            return int(row[ORDER])
+            place = row.get(ORDER)
+            if not isinstance(place, int):
+                raise without_place(self.title)
+            return place
         return self.places.setdefault(row[ID], len(self.places))
 
     def known_rows(self) -> Iterator[RowBatch]:

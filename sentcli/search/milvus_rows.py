@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import text_cell
 from sentcli.search.collection_record import ID, TEXTS
@@ -43,12 +44,22 @@ def stored_value(value: Any, kind: str) -> Any:
 
 
 def value_of(value: Any, kind: str) -> Any:
-    """Return a value that `stored_value` made as it was."""
+    """Return a value that `stored_value` made as it was.
+
+    Raises:
+        InputError: for what is no date or time, because another program wrote it.
+    """
     if value is None or kind not in ("date", "timestamp", "timestamp-utc"):
         return value
-    if kind == "date":
-        return datetime.date.fromisoformat(value)
-    return datetime.datetime.fromisoformat(value)
+    try:
+        if kind == "date":
+            return datetime.date.fromisoformat(value)
+        return datetime.datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{value!r:.60} is no {kind}, and another program has put it into a column of these; sentcli index "
+            "--overwrite makes the collection anew"
+        ) from error
 
 
 def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:

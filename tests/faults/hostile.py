@@ -89,10 +89,10 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def numbers_below(value: Any) -> Iterator[float]:
-    """Yield the numbers of a result, without those of time."""
+    """Yield the numbers of a result, without those of time, and of samples, which are drawn by the name of a set."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if not re.search("second|bytes|time|date|elapsed", str(key)):
+            if not re.search("second|bytes|time|date|elapsed|interval", str(key)):
                 yield from numbers_below(inner)
     elif isinstance(value, list):
         for inner in value:

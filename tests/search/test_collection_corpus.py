@@ -156,15 +156,26 @@ def test_words_see_what_stands_before_a_passage(write, found, invoke, tiny_bert,
         assert first == [f"page{number}.md" for number in range(4)], place
 
 
-def take_text_away(tmp_path, name):
-    """Do what another program may: let a row of a database have no text."""
+def take_away(tmp_path, name, field):
+    """Do what another program may: let a row of a database have no text, or no place."""
     if name == "lance":
-        lancedb.connect(tmp_path / "tables").open_table("corpus").update(where="id = 'd3'", values={"text": None})
+        lancedb.connect(tmp_path / "tables").open_table("corpus").update(where="id = 'd3'", values={field: None})
         return
     for path in (tmp_path / "rows.db").rglob("data_*.parquet"):
         table = pq.read_table(path)
-        place = table.column_names.index("text")
-        pq.write_table(table.set_column(place, "text", pa.nulls(len(table), pa.string())), path)
+        place = table.column_names.index(field)
+        pq.write_table(table.set_column(place, field, pa.nulls(len(table), table.schema.field(field).type)), path)
+
+
+@pytest.mark.parametrize("name", ["lance", "milvus"])
+def test_a_row_without_its_place_is_named(invoke, tiny_bert, stores, tmp_path, name):
+    options, place = stores[name]
+    corpus = tmp_path / "rows.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in texts()[:12]))
+    invoke("index", corpus, *options, "-m", tiny_bert, check=0)
+    take_away(tmp_path, name, "sentcli_order")
+    for asked in (("retrieve", "--corpus", *place, "--query", "x"), ("index", corpus, *options, "-m", tiny_bert)):
+        assert "sentcli_order" in invoke(*asked, check=2).stderr
 
 
 @pytest.mark.parametrize("name", ["lance", "milvus"])
@@ -173,7 +184,7 @@ def test_a_row_without_a_text_is_named(invoke, tiny_bert, stores, tmp_path, name
     corpus = tmp_path / "rows.jsonl"
     corpus.write_text("".join(json.dumps(row) + "\n" for row in texts()[:12]))
     invoke("index", corpus, *options, "-m", tiny_bert, check=0)
-    take_text_away(tmp_path, name)
+    take_away(tmp_path, name, "text")
     for search in ("dense", "bm25", "rrf"):
         asked = ("--query", "the river", "--search", search, "--json", tmp_path / "out.json")
         assert re.search("row 'd[0-9]+' has no text", invoke("retrieve", "--corpus", *place, *asked, check=2).stderr)
