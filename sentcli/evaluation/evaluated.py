@@ -28,6 +28,7 @@ from sentcli.model.identity import ModelSource, cache_key, library_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
+from sentcli.seeds import training_facts
 
 
 class Task(Protocol):
@@ -164,6 +165,26 @@ class EvaluatedModel:
             return results.get("best_step") == 0 < results.get("steps", 0)
         except (InputError, AttributeError, TypeError):  # another program's file of that name says nothing
             return False
+
+    @property
+    def training(self) -> str | None:
+        """What decided the training besides its seed, as a hash that its seeds share; None if unknown.
+
+        A training that began with the weights of another one, of the same seed, is decided by that one's settings.
+        """
+        if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
+            return None
+        try:
+            facts = training_facts(read_json(self.spec.folder / "run.json", default={}))
+            before = read_json(self.spec.folder / "sentcli.json", default={}).get("first_stage")
+            if before:
+                first = {"method": before["method"], "model": before["model"], **before["settings"]}
+                facts["start_model"] = training_facts(first)
+        except (InputError, AttributeError, KeyError, TypeError):  # other programs' files of these names say nothing
+            return None
+        if not facts:
+            return None
+        return json_digest(facts)
 
     @property
     def provenance(self) -> dict[str, Any]:

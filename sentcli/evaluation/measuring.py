@@ -65,6 +65,8 @@ def score_model(
         whole_protocol["zero_vectors"] = zero_vectors
     facts = environment(device, choices.get("precision"), seed, model.provenance.get("revision"))
     facts["trained_run"] = model.is_trained_run
+    if model.training is not None:
+        facts["training"] = model.training
     if model.kept_start:
         facts["kept_start"] = True
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")

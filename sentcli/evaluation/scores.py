@@ -238,6 +238,11 @@ class ModelScores:
         """Whether the model is no run of ``train``, which other seeds would have made otherwise."""
         return self.environment.get("trained_run") is False
 
+    @property
+    def training(self) -> str:
+        """What decided the training of the model besides its seed, as a hash; empty if it is no run, or not known."""
+        return str(self.environment.get("training") or "")
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row of the long table for every metric of every task."""
         for task in self.tasks:

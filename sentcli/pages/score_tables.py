@@ -238,32 +238,33 @@ def against_tables(table: ScoreTable) -> list[Table]:
 
 def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
     """Return the measured scores beside those of a published system."""
-    rows: dict[tuple[Any, ...], None] = {}  # each of several models has the row of the mean
-    interval = "the 95 % interval"
+    rows: dict[tuple[Any, ...], list[Any]] = {}
+    ranges: dict[str, None] = {}
     name = against["name"]
     for scores in table.models:
         if scores.against.get("name") != name:
             continue
         for task, line in scores.against["tasks"].items():
-            label = scores.label
-            runs = line["runs"]
-            if runs > 1:
-                label = f"mean of {runs} models"
-                interval = "where 95 % of further seeds would lie, if they are normally distributed"
             low, high = line["range"] or (None, None)
             within = {True: "yes", False: "no"}.get(line["within"], MISSING)
-            numbers = [line["measured"], line["published"], line["difference"], low, high]
-            rows[label, short(task), *numbers, within] = None
+            entries = [short(task), line["measured"], line["published"], line["difference"], low, high, within]
+            more = line["runs"] - 1
+            if more:  # each of the seeds has the line of their mean
+                ranges["where 95 % of further seeds would lie, if they are normally distributed"] = None
+                rows.setdefault(tuple(entries), [f"mean of {scores.label} and {more} more", *entries])
+            else:
+                ranges["the 95 % interval of a single model"] = None
+                rows[scores.label, *entries] = [scores.label, *entries]
     source = against.get("source") or f"known as {name}; its source is not known"
     notes = [
         f"Published: {source}.",
-        f"From, to: {interval}; within: whether the published score lies in it.",
+        f"From, to: {' or '.join(ranges)}; within: whether the published score lies in it.",
     ]
     columns = ["model", "task", "measured", "published", "difference", "95 % from", "to", "within"]
     formats = dict.fromkeys(columns[2:7], table.format)
     formats["difference"] = f"+{table.format}"
     title = f"Measured and published: {against.get('title', name)}"
-    return Table(title, columns, list(map(list, rows)), formats, notes=notes)
+    return Table(title, columns, list(rows.values()), formats, notes=notes)
 
 
 def subset_table(table: ScoreTable) -> Table | None:

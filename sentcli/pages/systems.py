@@ -235,6 +235,15 @@ def _check_seeds(label: str, seeds: Sequence[ModelScores]) -> None:
     different = different_keys(settings)
     if different:
         raise InputError(f"--group {label}: its runs are no seeds of one system, they differ in {', '.join(different)}")
+    models: dict[str, str] = {}  # one of each training that is known
+    for scores in seeds:
+        if scores.training:
+            models.setdefault(scores.training, scores.model)
+    if len(models) > 1:
+        raise InputError(
+            f"--group {label}: {' and '.join(models.values())} are no seeds of one system, their trainings differ in "
+            "more than the seed (run.json in their folders says in what)"
+        )
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mapping[str, str]) -> list[ModelScores]:
