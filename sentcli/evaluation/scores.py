@@ -58,6 +58,15 @@ class TaskScore:
         """The value of the main metric."""
         return self.metrics[self.main_metric]
 
+    @property
+    def size(self) -> int | None:
+        """The number of items that samples are drawn of; None if it is not known or there are fewer than two."""
+        for key in ("items", "queries", "pairs", "test"):  # of one's own data the first, else that of the kind
+            count = self.details.get(key)
+            if isinstance(count, int) and count > 1:
+                return count
+        return None
+
     def replicates_of(self, metric: str) -> Floats | None:
         """Return the values of a metric on the samples ``[resamples]``, or None if there are none.
 

@@ -156,6 +156,18 @@ class System:
             samples.append(draws)
         return np.stack(samples)
 
+    def items(self, column: str) -> int | None:
+        """Return the number of items of a task, or of the smallest task of the average; None if it is not known."""
+        sizes = []
+        for scores in self.seeds:
+            for title, task, _ in scores.columns(scores.kinds[0]):
+                if column in (title, AVERAGE):
+                    sizes.append(task.size)
+        known = [size for size in sizes if size is not None]
+        if not known or len(known) < len(sizes):
+            return None
+        return min(known)
+
     def interval(self, column: str) -> tuple[float, float] | None:
         """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
         if self.grouped or not self.values(column):
