@@ -188,10 +188,24 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     notes += weights_notes(table.systems)
     if table.grouped:
         notes.append("n: seeds of one system, shown as mean \N{PLUS-MINUS SIGN} sample standard deviation.")
-    if gaps:
+    lacking = _lacking_notes(table)
+    notes += lacking
+    if gaps and not lacking:
         notes.append(f"{MISSING}: not measured, not by every seed, or not to be compared with print.")
     if table.published:
         notes.append("Published rows are taken from print and are not ranked.")
+    return notes
+
+
+def _lacking_notes(table: ScoreTable) -> list[str]:
+    """Return a sentence for each score that a model does not have, and for each average that it would be part of."""
+    notes = []
+    for scores in table.models:
+        for task, reason in scores.lacking.items():
+            notes.append(f"{MISSING}: {scores.label} has no score on {short(task)}: {reason}.")
+        if scores.lacking and AVERAGE in table.columns:
+            without = ", ".join(map(short, scores.lacking))
+            notes.append(f"{MISSING}: {scores.label} has no average, which would lack {without}.")
     return notes
 
 
@@ -312,7 +326,10 @@ def measure_table(table: ScoreTable) -> Table | None:
     if table.kind is RETRIEVAL:
         scale += ", as BEIR prints it"
     caption = f"{table.title}: everything that was measured, {scale}"
-    return Table(caption, ["model", "task", *titles.values()], rows, formats, intervals=intervals)
+    notes = []
+    if len(table.columns) == 1:  # else the table of scores has them
+        notes = _lacking_notes(table)
+    return Table(caption, ["model", "task", *titles.values()], rows, formats, intervals=intervals, notes=notes)
 
 
 def _measures(table: ScoreTable) -> dict[str, str]:

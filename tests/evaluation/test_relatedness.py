@@ -80,7 +80,7 @@ def test_vectors_that_are_all_equal_are_said():
     pairs = sts_pairs.Pairs("same", ["cat"] * 40, ["dog"] * 40, gold)
     task = relatedness.GradedTask("same", dict.fromkeys(("train", "dev", "test"), pairs))
     found = TextVectors({"cat": 0, "dog": 1}, np.ones((2, 4), np.float32), np.zeros(2, int))
-    with pytest.raises(SentcliError, match=r"^same same: .*similarities"):
+    with pytest.raises(SentcliError, match=r"^same: .*similarities"):
         task.score(None, found)
 
 
