@@ -88,7 +88,8 @@ class GradedTask:
                 test_x=features["test"],
                 finished=finished,
             )
-        score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.resamples)
+        ranked = sts.resolved(predicted, GRADES)
+        score = sts.correlations(self.name, [(self.name, ranked, test.gold)], self.resamples)
         squared_error = float(np.mean((predicted - test.gold) ** 2))
         metrics = {"mse": squared_error}
         if dev_pearson is not None:
