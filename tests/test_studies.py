@@ -120,8 +120,8 @@ def structure_tables():
         models = scored(f"structure/{start}-{name.lower()}.json")
 
         def against(one, other, models=models):
-            (value, _, draws), (base, _, others) = models[one], models[other]
-            return significance.paired_bootstrap(value, base, draws, others)
+            (value, items, draws), (base, _, others) = models[one], models[other]
+            return significance.compare_two(value, base, draws, others, items)
 
         dense, titles, crops, bm25, rrf, titles_rrf, _ = (f"{value:.4f}" for value, *_ in models)
         by_titles, by_crops = against(1, 0), against(2, 0)

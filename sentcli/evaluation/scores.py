@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation import significance
 from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
-from sentcli.evaluation.significance import Difference, Discordance, Floats
+from sentcli.evaluation.significance import Discordance, Floats, GroupDifference
 
 AVERAGE = "average"
 
@@ -124,17 +124,17 @@ class TaskScore:
         return replace(self, details=entries | self.details)
 
 
-def compare_task_scores(score: TaskScore, other: TaskScore, metric: str) -> Difference | Discordance | None:
+def compare_task_scores(score: TaskScore, other: TaskScore, metric: str) -> GroupDifference | Discordance | None:
     """Compare the scores of two models on the same task.
 
     Returns:
-        A paired bootstrap if there are samples of the metric, McNemar's test if there are right and wrong answers, or
-        None.
+        Student's t if there are samples of the metric, McNemar's test if there are right and wrong answers, or None.
     """
     replicates = score.replicates.get(metric)
     other_replicates = other.replicates.get(metric)
-    if replicates is not None and other_replicates is not None:
-        return significance.paired_bootstrap(score.metrics[metric], other.metrics[metric], replicates, other_replicates)
+    if replicates is not None and other_replicates is not None and score.size is not None:
+        values = score.metrics[metric], other.metrics[metric]
+        return significance.compare_two(*values, replicates, other_replicates, score.size)
     if score.correct is None or other.correct is None:
         return None
     discordance = significance.mcnemar(score.correct, other.correct)
@@ -258,7 +258,7 @@ class ModelScores:
 
     def compare(self, other: ModelScores) -> dict[str, dict[str, Any]]:
         """Return the JSON of the comparison with another model, by column."""
-        differences: dict[str, Difference | Discordance] = {}
+        differences: dict[str, GroupDifference | Discordance] = {}
         for kind in self.kinds:
             columns = zip(self.columns(kind), other.columns(kind), strict=True)
             for (title, task, metric), (_, other_task, _) in columns:
@@ -268,7 +268,10 @@ class ModelScores:
             of_average = _compare_averages(self.of_kind(kind), other.of_kind(kind), kind)
             if of_average is not None:
                 differences[AVERAGE] = of_average
-        return {title: asdict(difference) for title, difference in differences.items()}
+        entries = {title: asdict(difference) for title, difference in differences.items()}
+        for entry in entries.values():
+            entry.pop("reason", None)  # two models are always compared
+        return entries
 
     @property
     def fixed(self) -> bool:
@@ -314,7 +317,7 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
 
 def _compare_averages(
     tasks: Sequence[TaskScore], other_tasks: Sequence[TaskScore], kind: ScoreKind
-) -> Difference | None:
+) -> GroupDifference | None:
     """Compare the averages of two models; None if either has no average or no samples of it."""
     mean = average(tasks, kind)
     other_mean = average(other_tasks, kind)
@@ -322,9 +325,10 @@ def _compare_averages(
         return None
     replicates = average_replicates(tasks)
     other_replicates = average_replicates(other_tasks)
-    if replicates is None or other_replicates is None:
+    sizes = [task.size for task in tasks if task.size is not None]
+    if replicates is None or other_replicates is None or len(sizes) < len(tasks):
         return None
-    return significance.paired_bootstrap(mean, other_mean, replicates, other_replicates)
+    return significance.compare_two(mean, other_mean, replicates, other_replicates, min(sizes))
 
 
 def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> float | None:

@@ -246,6 +246,39 @@ def test_a_single_trained_run_is_not_tested_against_seeds(environment):
     assert sum("one trained run" in note for note in titled(page, "Differences").table.notes) == 2
 
 
+def test_files_of_several_commands_are_compared_by_their_samples():
+    """There was no table of differences, although both files hold samples."""
+    page = page_of(sampled("a", 70.0), sampled("b", 74.0, noise=0.2))
+    (row,) = titled(page, "Differences").table.rows
+    assert row[:3] == ["b", "a", "STS16"] and row[3] == pytest.approx(4.0) and row[4] > 0
+
+
+def test_a_summary_says_not_told_apart_only_of_what_was_tested():
+    seeds = [sampled(f"ct-{i}", 70.0 + i) for i in (1, 2)]
+    run = sampled("run", 75.0, environment={"trained_run": True})
+    assert "told apart" not in page_of(*seeds, run, groups=["CT=ct-*"]).text[0]
+    assert "one trained run" in page_of(*seeds, run, groups=["CT=ct-*"]).text[0]
+    near = [sampled(f"other-{i}", 70.9 + i, noise=0.2) for i in (1, 2)]
+    assert "not told apart from CT" in page_of(*seeds, *near, groups=["CT=ct-*", "Other=other-*"]).text[0]
+
+
+@pytest.mark.parametrize(("trained", "count"), [(True, 1), (False, 0)])
+def test_trained_runs_that_were_compared_have_the_caution_of_single_runs(trained, count):
+    line = {"difference": 1.0, "low": 0.5, "high": 1.5, "p": 0.01}
+    first, second = (make(name, environment={"trained_run": trained}) for name in "ab")
+    second["compared"] = {"with": "a", "tasks": {"STS16": line}}
+    (note,) = titled(page_of(first, second), "Differences").table.notes
+    assert note.count("other seeds") == count
+
+
+def test_a_p_of_0_is_below_the_smallest_that_is_printed():
+    line = {"difference": 40.0, "only_first": 4000, "only_second": 0, "p": 0.0}
+    first, second = (make(name, "senteval", {"MR": 80.0}) for name in "ab")
+    second["compared"] = {"with": "a", "tasks": {"MR": line}}
+    section = titled(page_of(first, second), "Differences")
+    assert section.table.shown(0, "p") == "< 0.001"
+
+
 def test_accuracies_keep_samples_of_their_answers():
     answers = np.random.default_rng(0).random(400) < 0.7
     task = TaskScore("MR", TRANSFER.name, {"accuracy": 100 * float(answers.mean())}, ("accuracy",), correct=answers)
