@@ -15,9 +15,10 @@ from sentcli.evaluation.score_json import model_json, pack
 from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.pages import style
+from sentcli.pages.comparisons import differences
 from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
-from sentcli.pages.score_page import Choices, score_page
+from sentcli.pages.score_page import Choices, score_page, score_tables_of
 from sentcli.pages.systems import Pattern
 
 from .conftest import make
@@ -244,6 +245,21 @@ def test_a_single_trained_run_is_not_tested_against_seeds(environment):
     assert rows["single"][5:] == rows["Alone"][5:] == [None] * 4
     assert rows["fixed"][8] == rows["fixed"][7] > 0, "one comparison has a p, and needs no correction"
     assert sum("one trained run" in note for note in titled(page, "Differences").table.notes) == 2
+
+
+def test_a_page_tests_a_difference_as_the_command_does():
+    """The command took samples with replacement and the page Student's t, and they disagreed in one case of five."""
+    random = np.random.default_rng(0)
+    models = []
+    for name, value in (("a", 70.0), ("b", 72.0)):
+        score = TaskScore("STS16", SIMILARITY.name, {"spearman": value}, ("spearman",), {"pairs": 20})
+        score = score.with_replicates(value + random.normal(0, 1, 1000))
+        models.append(ModelScores("sts-eval", name, {}, (score,), {"trained_run": False}))
+    first, second = models
+    entry = second.compare(first)["STS16"]
+    (line,) = differences(score_tables_of(models))
+    assert entry.keys() == {"difference", "low", "high", "p"}
+    assert entry == {key: line.entry[key] for key in entry}
 
 
 def test_files_of_several_commands_are_compared_by_their_samples():
