@@ -25,7 +25,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.score_kinds import SCORE_KINDS
-from sentcli.evaluation.significance import RESAMPLES
+from sentcli.evaluation.significance import RESAMPLES, smallest_shown
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import write_json
@@ -188,7 +188,7 @@ def _judged(
     name = best.name
     if 0 < best.share < 1:
         name = f"{best.name}, {best.share:g} of the way"
-    return Verdict(name, gain, len(test.data.queries), kept, tried, met.difference - met.interval[0])
+    return Verdict(name, gain, len(test.data.queries), kept, tried, smallest_shown(*met.interval))
 
 
 def _write(output: Path, model: str, results: dict[str, Any]) -> None:

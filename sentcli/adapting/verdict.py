@@ -26,7 +26,7 @@ class Verdict:
     tried: int
     """The number of candidates that were trained."""
     smallest: float
-    """The smallest gain of the best candidate that could have been seen: its interval, below the difference."""
+    """The smallest gain of the best candidate that would have been seen in four of five cases."""
 
     @property
     def adopted(self) -> bool:
@@ -68,7 +68,7 @@ class Verdict:
         if self.chosen == START:
             return (
                 f"{tried}: none was better on the queries that choose. On {self.queries:,} others the smallest gain "
-                f"that could have been seen is {self.smallest:.4f}."
+                f"that would be seen in four of five cases is {self.smallest:.4f}."
             )
         if is_gain(gain.interval) and self.kept is not None:
             lost = _number(self.kept.difference)
@@ -77,8 +77,8 @@ class Verdict:
                 f"{self.kept.metric} that is to be kept ({lost}, 95 % from {_number(self.kept.interval[0])})."
             )
         return (
-            f"{tried}: {self.chosen} was the best of them, and {measured}. The smallest gain that could have been seen "
-            f"is {self.smallest:.4f}; more queries (--test) see smaller ones."
+            f"{tried}: {self.chosen} was the best of them, and {measured}. The smallest gain that would be seen in "
+            f"four of five cases is {self.smallest:.4f}; more queries (--test) see smaller ones."
         )
 
     def table(self) -> Table:

@@ -74,17 +74,26 @@ class TaskBaseline:
             hits=score.hits,
         )
 
-    @property
-    def has_whole_values(self) -> bool:
-        """Whether there is a value between 0 and 1 for each item, and the score is their mean."""
+    def check(self, problem: str, task: str) -> None:
+        """Check that there are samples, and a value between 0 and 1 for each item, whose mean the score is.
+
+        Args:
+            problem: how a message begins.
+            task: the name of the data set.
+
+        Raises:
+            InputError: otherwise.
+        """
+        try:
+            unpack(self.draws)
+        except ValueError as error:
+            raise InputError(f"{problem} (draws of {task}: {error}); {REMEDY}") from error
         if not self.items:
-            return True
+            return
         values = np.array(self.values, np.float64)
-        if len(values) != len(self.items):
-            return False
-        if not ((values >= 0) & (values <= 1)).all():
-            return False
-        return abs(float(values.mean()) - self.value) <= ROUNDED
+        is_whole = len(values) == len(self.items) and ((values >= 0) & (values <= 1)).all()
+        if not is_whole or abs(float(values.mean()) - (self.value or 0.0)) > ROUNDED:
+            raise InputError(f"{problem} (values of {task}); {REMEDY}")
 
 
 @dataclass(frozen=True)
@@ -171,6 +180,7 @@ class Baseline:
             raise InputError(f"{path} has no score on {', '.join(missing)}; it has: {', '.join(self.tasks)}")
         for task in tasks:
             before = self.tasks[task.name]
+            before.check(f"{path} is damaged", task.name)
             for key in sorted(before.protocol.keys() | task.protocol.keys()):
                 old = before.protocol.get(key)
                 new = task.protocol.get(key)
@@ -188,26 +198,23 @@ class Baseline:
             path: of the baseline, for messages.
 
         Raises:
-            InputError: if the baseline has another metric or its samples are damaged.
+            InputError: if the baseline has another metric or was measured on other queries.
         """
         before = self.tasks[score.task]
         metric = score.main_metric
         replicates = score.replicates_of(metric)
         assert replicates is not None
         replicates = unpack(pack(replicates))  # rounded like those of the baseline
-        try:
-            replicates_before = unpack(before.draws)
-        except ValueError as error:
-            raise InputError(f"{path} is damaged (draws of {score.task}: {error}); {REMEDY}") from error
-        if not before.has_whole_values:
-            raise InputError(f"{path} is damaged (values of {score.task}); {REMEDY}")
+        replicates_before = unpack(before.draws)
         same_items = list(score.items) == before.items and len(replicates) == len(replicates_before)
         if metric != before.metric or not same_items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
         if score.items:
             interval = significance.mean_interval(score.item_values[metric] - np.array(before.values))
         else:
-            compared = significance.paired_bootstrap(score.value, before.value, replicates, replicates_before)
+            assert score.size is not None and before.value is not None
+            compared = significance.compare_two(score.value, before.value, replicates, replicates_before, score.size)
+            assert compared.low is not None and compared.high is not None
             interval = (compared.low, compared.high)
         return BaselineComparison(
             metric=metric,

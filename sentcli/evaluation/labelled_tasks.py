@@ -32,7 +32,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.sts import ROUNDING, scores_of_pairs, similarities
+from sentcli.evaluation.sts import ROUNDING, pair_similarities, similarities
 from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
@@ -185,10 +185,7 @@ class BinaryTask(TableTask):
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         first, second = self.table.texts
-        if self.joint:
-            predicted = scores_of_pairs(first, second, vectors)
-        else:
-            predicted = similarities(vectors.vectors_of(first), vectors.vectors_of(second), self.similarity)
+        predicted = pair_similarities(first, second, vectors, self.similarity, joint=self.joint)
         positive = self._positive
         f1, threshold = best_f1(predicted, positive)
         metrics = {

@@ -18,7 +18,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, for_model
 from sentcli.evaluation.labelled_tasks import BinaryTask
 from sentcli.evaluation.observed_hits import Observed, groups_of_pairs, require_either
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
-from sentcli.evaluation.sts import similarities
+from sentcli.evaluation.sts import pair_similarities
 from sentcli.evaluation.thresholds import Threshold
 from sentcli.io.atomic import check_output
 from sentcli.io.blocks import MANIFEST
@@ -100,7 +100,7 @@ def source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
 def _of_pairs(model: EvaluatedModel, task: BinaryTask, source: LearnedFrom) -> Observed:
     first, second = task.table.texts
     vectors = model.encode_shown(f"{task.name}: encoding", task.all_texts)
-    values = similarities(vectors.vectors_of(first), vectors.vectors_of(second), task.similarity)
+    values = pair_similarities(first, second, vectors, task.similarity)
     return Observed(source, values, np.array(_right(task), np.bool_), groups_of_pairs(first, second))
 
 

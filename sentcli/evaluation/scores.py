@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation import significance
 from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
-from sentcli.evaluation.significance import Difference, Discordance, Floats
+from sentcli.evaluation.significance import Discordance, Floats, GroupDifference
 
 AVERAGE = "average"
 
@@ -48,6 +49,18 @@ class TaskScore:
     parts: tuple[TaskScore, ...] = ()
     """The scores of the sets whose mean this is."""
 
+    @classmethod
+    def undefined(cls, task: str, kind: str, metric: str, reason: str) -> TaskScore:
+        """Return the score of a task on which a model has none, whose main metric is null in the JSON."""
+        return cls(task, kind, {}, (metric,), {metric: None, "reason": reason})
+
+    @property
+    def reason(self) -> str:
+        """Why the model has no score on the task; empty where it has one, or where that is not known."""
+        if self.main_metric in self.metrics:
+            return ""
+        return str(self.details.get("reason") or "")
+
     @property
     def main_metric(self) -> str:
         """The metric that averages and comparisons are of."""
@@ -55,8 +68,23 @@ class TaskScore:
 
     @property
     def value(self) -> float:
-        """The value of the main metric."""
+        """The value of the main metric.
+
+        Raises:
+            DegenerateVectorsError: if the model has none, which `reason` tells beforehand.
+        """
+        if self.reason:
+            raise DegenerateVectorsError(f"{self.task}: {self.reason}")
         return self.metrics[self.main_metric]
+
+    @property
+    def size(self) -> int | None:
+        """The number of items that samples are drawn of; None if it is not known or there are fewer than two."""
+        for key in ("items", "queries", "pairs", "test"):  # of one's own data the first, else that of the kind
+            count = self.details.get(key)
+            if isinstance(count, int) and count > 1:
+                return count
+        return None
 
     def replicates_of(self, metric: str) -> Floats | None:
         """Return the values of a metric on the samples ``[resamples]``, or None if there are none.
@@ -81,28 +109,32 @@ class TaskScore:
         interval = significance.interval(replicates)
         return replace(self, replicates={metric: replicates}, intervals={metric: interval})
 
-    def of_own_data(self, items: int) -> TaskScore:
-        """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
+    def of_own_data(self, items: int | None) -> TaskScore:
+        """Return the score with the entries of the JSON that all scores on the user's own data have, in front.
+
+        Args:
+            items: their number; None where nothing was scored.
+        """
         entries = {
             "kind": SCORE_KINDS[self.kind].table,
             "metric": self.main_metric,
-            "value": self.value,
+            "value": self.metrics.get(self.main_metric),
             "items": items,
         }
         return replace(self, details=entries | self.details)
 
 
-def compare_task_scores(score: TaskScore, other: TaskScore, metric: str) -> Difference | Discordance | None:
+def compare_task_scores(score: TaskScore, other: TaskScore, metric: str) -> GroupDifference | Discordance | None:
     """Compare the scores of two models on the same task.
 
     Returns:
-        A paired bootstrap if there are samples of the metric, McNemar's test if there are right and wrong answers, or
-        None.
+        Student's t if there are samples of the metric, McNemar's test if there are right and wrong answers, or None.
     """
     replicates = score.replicates.get(metric)
     other_replicates = other.replicates.get(metric)
-    if replicates is not None and other_replicates is not None:
-        return significance.paired_bootstrap(score.metrics[metric], other.metrics[metric], replicates, other_replicates)
+    if replicates is not None and other_replicates is not None and score.size is not None:
+        values = score.metrics[metric], other.metrics[metric]
+        return significance.compare_two(*values, replicates, other_replicates, score.size)
     if score.correct is None or other.correct is None:
         return None
     discordance = significance.mcnemar(score.correct, other.correct)
@@ -168,6 +200,11 @@ class ModelScores:
         """Return the tasks of one kind."""
         return [task for task in self.tasks if task.kind == kind.name]
 
+    @property
+    def lacking(self) -> dict[str, str]:
+        """The tasks on which the model has no score, without which there is no average, and why."""
+        return {task.task: task.reason for task in self.tasks if task.reason}
+
     def columns(self, kind: ScoreKind) -> Iterator[tuple[str, TaskScore, str]]:
         """Yield title, task and metric of each column of a table: one for each task, or one for each of its metrics."""
         for task in self.of_kind(kind):
@@ -221,7 +258,7 @@ class ModelScores:
 
     def compare(self, other: ModelScores) -> dict[str, dict[str, Any]]:
         """Return the JSON of the comparison with another model, by column."""
-        differences: dict[str, Difference | Discordance] = {}
+        differences: dict[str, GroupDifference | Discordance] = {}
         for kind in self.kinds:
             columns = zip(self.columns(kind), other.columns(kind), strict=True)
             for (title, task, metric), (_, other_task, _) in columns:
@@ -231,12 +268,20 @@ class ModelScores:
             of_average = _compare_averages(self.of_kind(kind), other.of_kind(kind), kind)
             if of_average is not None:
                 differences[AVERAGE] = of_average
-        return {title: asdict(difference) for title, difference in differences.items()}
+        entries = {title: asdict(difference) for title, difference in differences.items()}
+        for entry in entries.values():
+            entry.pop("reason", None)  # two models are always compared
+        return entries
 
     @property
     def fixed(self) -> bool:
         """Whether the model is no run of ``train``, which other seeds would have made otherwise."""
         return self.environment.get("trained_run") is False
+
+    @property
+    def training(self) -> str:
+        """What decided the training of the model besides its seed, as a hash; empty if it is no run, or not known."""
+        return str(self.environment.get("training") or "")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row of the long table for every metric of every task."""
@@ -272,7 +317,7 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
 
 def _compare_averages(
     tasks: Sequence[TaskScore], other_tasks: Sequence[TaskScore], kind: ScoreKind
-) -> Difference | None:
+) -> GroupDifference | None:
     """Compare the averages of two models; None if either has no average or no samples of it."""
     mean = average(tasks, kind)
     other_mean = average(other_tasks, kind)
@@ -280,9 +325,10 @@ def _compare_averages(
         return None
     replicates = average_replicates(tasks)
     other_replicates = average_replicates(other_tasks)
-    if replicates is None or other_replicates is None:
+    sizes = [task.size for task in tasks if task.size is not None]
+    if replicates is None or other_replicates is None or len(sizes) < len(tasks):
         return None
-    return significance.paired_bootstrap(mean, other_mean, replicates, other_replicates)
+    return significance.compare_two(mean, other_mean, replicates, other_replicates, min(sizes))
 
 
 def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> float | None:

@@ -58,5 +58,6 @@ def slices_of(score: TaskScore, column: Mapping[str, str], baseline: Baseline | 
         slices[value] = {"items": count, "value": float(part.mean()), "interval": interval(part)}
         if changes is not None:
             change = changes[rows]
-            slices[value]["baseline"] = {"difference": float(change.mean()), "interval": interval(change)}
+            of_change = significance.mean_interval(change)  # as the gate has it of all queries
+            slices[value]["baseline"] = {"difference": float(change.mean()), "interval": of_change}
     return slices

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,6 +61,65 @@ def similarities(first: Floats, second: Floats, similarity: Similarity) -> npt.N
     return np.einsum("nd,nd->n", first.astype(np.float64), second.astype(np.float64))
 
 
+def resolved(values: Floats, scale: float) -> npt.NDArray[np.float64]:
+    """Return values of which those are equal that rounding cannot tell apart, so that ranks do not depend on it.
+
+    From the lowest value on, each value and those that lie above it by at most `ROUNDING` of the scale become their
+    mean. Rounded to a grid, values would be torn apart where one of its lines runs between them.
+
+    Args:
+        values: ``[n]``.
+        scale: the size of the numbers that they were computed from, 1 for cosines.
+
+    Raises:
+        DegenerateVectorsError: if a value is not finite.
+    """
+    significance.require_finite(values)
+    order = np.argsort(values, kind="stable")
+    ascending = values[order].astype(np.float64)
+    width = ROUNDING * scale
+    starts = np.append(True, np.diff(ascending) > width)
+    firsts = np.flatnonzero(starts)
+    ends = np.append(firsts[1:], len(ascending))
+    is_long = ascending[ends - 1] - ascending[firsts] > width
+    for start, end in zip(firsts[is_long], ends[is_long], strict=True):  # neighbours are near, first and last are not
+        while start < end:
+            starts[start] = True
+            start += np.searchsorted(ascending[start:end], ascending[start] + width, side="right")
+    group = np.cumsum(starts) - 1
+    means = np.bincount(group, weights=ascending) / np.bincount(group)
+    found = np.empty(len(values))
+    found[order] = means[group]
+    return found
+
+
+def pair_similarities(
+    first: Sequence[str], second: Sequence[str], vectors: TextVectors, similarity: Similarity, *, joint: bool = False
+) -> npt.NDArray[np.float64]:
+    """Return how similar a model calls the texts of pairs ``[n]``, as `resolved` so that they can be ranked.
+
+    Args:
+        first: texts ``[n]``.
+        second: texts ``[n]``.
+        vectors: of these texts, or of pairs that are one text for a cross-encoder.
+        similarity: how vectors are compared.
+        joint: whether a cross-encoder has read the pairs, whose scores these are.
+
+    Raises:
+        DegenerateVectorsError: if a number is not finite.
+    """
+    if joint:
+        scores = scores_of_pairs(first, second, vectors)
+        return resolved(scores, float(np.abs(scores).max()))
+    first_vectors = vectors.vectors_of(first)
+    second_vectors = vectors.vectors_of(second)
+    scale = 1.0
+    if similarity != "cosine":
+        lengths = np.linalg.norm(first_vectors, axis=1) * np.linalg.norm(second_vectors, axis=1)
+        scale = float(lengths.mean())
+    return resolved(similarities(first_vectors, second_vectors, similarity), scale)
+
+
 def correlations(
     task: str, subsets: Sequence[tuple[str, Floats, Floats]], resamples: int = 0, aggregation: str = "all"
 ) -> TaskScore:
@@ -72,45 +132,53 @@ def correlations(
         aggregation: a key of `AGGREGATIONS`, for the shown metric.
 
     Raises:
-        SentcliError: if a correlation is undefined, because all gold scores are equal; DegenerateVectorsError if all
-            predictions are.
+        SentcliError: if a correlation is undefined, because all gold scores are equal; DegenerateVectorsError if the
+            shown metric is, because predictions are. A subset whose predictions are equal has None.
     """
     from scipy.stats import pearsonr, spearmanr
 
-    by_subset = {}
-    sizes = []
+    by_subset: dict[str, float | None] = {}
+    undefined = []
     replicates = []
     for stream, (name, predicted, gold) in enumerate(subsets):
-        title = " ".join(dict.fromkeys([task, name]))
-        if not _varies(gold):
-            raise SentcliError(f"{title}: no correlation, the gold scores are all equal or not finite")
+        _check_gold(gold, " ".join(dict.fromkeys([task, name])))
+        by_subset[name] = None
         if not _varies(predicted):
-            raise DegenerateVectorsError(f"{title}: no correlation, the similarities are all equal or not finite")
+            undefined.append(name)
+            continue
         by_subset[name] = 100 * float(spearmanr(predicted, gold).statistic)
-        sizes.append(len(gold))
         if resamples and aggregation != "all":
             replicates.append(significance.spearman_replicates(predicted, gold, resamples, stream=stream))
     all_predicted = np.concatenate([predicted for _, predicted, _ in subsets])
     all_gold = np.concatenate([gold for _, _, gold in subsets])
-    of_subsets = list(by_subset.values())
-    score = TaskScore(
-        task=task,
-        kind=SIMILARITY.name,
-        metrics={
-            "spearman": 100 * float(spearmanr(all_predicted, all_gold).statistic),
-            "pearson": 100 * float(pearsonr(all_predicted, all_gold).statistic),
-            "spearman_mean": float(np.mean(of_subsets)),
-            "spearman_wmean": float(np.average(of_subsets, weights=sizes)),
-        },
-        shown_metrics=(AGGREGATIONS[aggregation].metric,),
-        details={"pairs": len(all_gold), "subsets": by_subset},
-    )
+    sizes = [len(gold) for _, _, gold in subsets]
+    metrics = {}
+    if _varies(all_predicted):
+        metrics["spearman"] = 100 * float(spearmanr(all_predicted, all_gold).statistic)
+        metrics["pearson"] = 100 * float(pearsonr(all_predicted, all_gold).statistic)
+    if not undefined:
+        of_subsets = np.array(list(by_subset.values()), np.float64)
+        metrics["spearman_mean"] = float(np.mean(of_subsets))
+        metrics["spearman_wmean"] = float(np.average(of_subsets, weights=sizes))
+    main = AGGREGATIONS[aggregation].metric
+    if main not in metrics:
+        parts = ""
+        if len(undefined) < len(subsets):
+            parts = f" of {', '.join(undefined)}"
+        raise DegenerateVectorsError(f"{task}: no correlation, the similarities{parts} are all equal or not finite")
+    details = {"pairs": len(all_gold), "subsets": by_subset}
+    score = TaskScore(task, SIMILARITY.name, metrics, (main,), details)
     if not resamples:
         return score
     if aggregation == "all":
         return score.with_replicates(significance.spearman_replicates(all_predicted, all_gold, resamples))
     weights = sizes if aggregation == "wmean" else None
     return score.with_replicates(np.average(replicates, axis=0, weights=weights))
+
+
+def _check_gold(gold: Floats, title: str) -> None:
+    if not _varies(gold):
+        raise SentcliError(f"{title}: no correlation, the gold scores are all equal or not finite")
 
 
 def _varies(values: Floats) -> bool:
@@ -143,6 +211,11 @@ class SimilarityTask:
 
     def __len__(self) -> int:
         return sum(map(len, self.subsets))
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that averages and comparisons are of."""
+        return AGGREGATIONS[self.aggregation].metric
 
     @property
     def texts(self) -> list[str]:
@@ -199,14 +272,13 @@ class SimilarityTask:
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Correlate the cosines of the vectors, or the scores of a cross-encoder, with the gold scores."""
+        first = list(chain.from_iterable(subset.first for subset in self.subsets))
+        second = list(chain.from_iterable(subset.second for subset in self.subsets))
+        # of all subsets together, whose pairs are ranked together, too
+        of_pairs = pair_similarities(first, second, vectors, self.similarity, joint=self.joint)
+        ends = np.cumsum([len(subset) for subset in self.subsets])
         predicted = []
-        for subset in self.subsets:
-            if self.joint:
-                values = scores_of_pairs(subset.first, subset.second, vectors)
-            else:
-                values = similarities(
-                    vectors.vectors_of(subset.first), vectors.vectors_of(subset.second), self.similarity
-                )
+        for subset, values in zip(self.subsets, np.split(of_pairs, ends[:-1]), strict=True):
             predicted.append((subset.name, values, subset.gold))
         score = correlations(self.name, predicted, self.resamples, self.aggregation)
         details = score.details | {"truncated": vectors.truncated(self.texts)}

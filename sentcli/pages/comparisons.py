@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isclose
 from typing import Any
 
 from sentcli.evaluation import significance
@@ -18,8 +18,6 @@ from sentcli.pages.weights import equal_because
 from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
-FLOOR = 2 / (significance.RESAMPLES + 1)
-"""The smallest p that a bootstrap can give: where all samples agree, p is at most this."""
 FEW_ITEMS = 50
 """With fewer queries, pairs or texts the verdict says which difference they would show."""
 
@@ -27,14 +25,17 @@ FEW_ITEMS = 50
 def comparison_table(table: ScoreTable) -> Table | None:
     """Return the differences of models or systems, or None if nothing was compared.
 
-    Models are compared with the first one of their run, as the command did; where there are groups of seeds, systems
-    are compared with the first system of the table. Tables of one's own data have one comparison, `own_comparison`.
+    Models are compared with the first one of their run, as the command did; where it had one model, or there are groups
+    of seeds, systems are compared with the first system of the table. Tables of one's own data have one comparison,
+    `own_comparison`.
     """
     if table.is_own:
         return None
-    if _has_groups(table):
-        return _of_systems([table])
-    return _of_runs(table)
+    if not _has_groups(table):
+        of_runs = _of_runs(table)
+        if of_runs is not None:
+            return of_runs
+    return _of_systems([table])  # also of files of several commands, none of which has compared them
 
 
 def own_comparison(tables: Sequence[ScoreTable]) -> Table | None:
@@ -148,31 +149,25 @@ def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> 
     words = f" (95 % {low_words} to {high_words})"
     if low <= 0 <= high:
         words += ", which may be chance"
-    items = _items(table, column)
-    if items is not None and items < FEW_ITEMS:
-        # a difference of 2.8 standard errors is found with power 0.8, and the interval is 3.92 of them wide
-        least = _in_words((1.96 + 0.84) / 3.92 * (high - low), table, column)
+    items = first.items(column)
+    if column != AVERAGE and items is not None and items < FEW_ITEMS:
+        least = _in_words(significance.smallest_shown(low, high), table, column)
         words += f"; with {items} {table.kind.sampled} a difference of {least} is found in four of five cases"
     return words
 
 
-def _items(table: ScoreTable, column: str) -> int | None:
-    """Return the number of items of a task; None if it is not known, or the column is no task."""
-    for scores in table.models:
-        for task in scores.tasks:
-            if task.task == column:
-                return task.details.get("items") or None
-    return None
-
-
-def may_be_chance(first: System, second: System, column: str) -> bool:
-    """Tell whether the samples do not show that the first system is better; False where there are none."""
+def reservation(first: System, second: System, column: str) -> str:
+    """Return what keeps a reader from calling the first system better, in words; empty if it is, or without samples."""
     difference = _difference(first, second, column)
     if difference is None:
-        return False
+        return ""
     low = difference.low
     high = difference.high
-    return low is None or high is None or low <= 0 <= high
+    if low is None or high is None:
+        return f"which was not compared with {second.label}: {difference.reason}"
+    if low <= 0 <= high:
+        return f"which is not told apart from {second.label}"
+    return ""
 
 
 def not_compared(table: ScoreTable) -> list[str]:
@@ -271,7 +266,11 @@ def _difference(system: System, first: System, column: str) -> significance.Grou
         fixed = (system.fixed, first.fixed)
     values = system.values(column)
     other_values = first.values(column)
-    difference = significance.compare_seeds(values, other_values, draws, others, fixed)
+    items = system.items(column)
+    if items is None:
+        apart = statistics.fmean(values) - statistics.fmean(other_values)
+        return significance.GroupDifference(apart, reason="the number of items that were sampled is not known")
+    difference = significance.compare_seeds(values, other_values, draws, others, items, fixed)
     if difference.p is not None:
         return difference
     reasons = []
@@ -287,20 +286,17 @@ def _of_runs(table: ScoreTable) -> Table | None:
     """Return the differences of models from the first one of their run, or None if nothing was compared."""
     rows: list[list[Any]] = []
     texts = {}
-    mcnemar = False
+    by_answers = False
     for scores in table.models:
         first = _compared_with(scores, table)
         for task, line in scores.compared.get("tasks", {}).items():
             if task not in table.columns:
                 continue
-            p = line["p"] or 1
+            by_answers = "only_first" in line
             columns = ("low", "high")
-            if "only_first" in line:
-                mcnemar = True
+            if by_answers:
                 columns = ("only_first", "only_second")
-            if not mcnemar and isclose(p, FLOOR, rel_tol=1e-6):
-                texts[len(rows), 6] = f"\N{LESS-THAN OR EQUAL TO} {FLOOR:.3f}"
-            elif p < SMALLEST_P:
+            if line["p"] is not None and line["p"] < SMALLEST_P:
                 texts[len(rows), 6] = f"< {SMALLEST_P}"
             numbers = map(line.get, ("difference", *columns, "p"))
             rows.append([scores.label, first, short(task), *numbers])
@@ -308,17 +304,25 @@ def _of_runs(table: ScoreTable) -> Table | None:
         return None
     signed = f"+{table.finest}"
     formats = {"difference": signed, "p": ".3f"}
-    if mcnemar:
-        heads = ("only this right", "only the other right")
-        note = "p: McNemar's exact test."
-    else:
+    heads = ("only this right", "only the other right")
+    if not by_answers:
         heads = ("95 % from", "to")
-        note = f"p: paired bootstrap of the {table.kind.sampled}."
         formats |= dict.fromkeys(heads, signed)
-    if len(rows) > 1:
-        note += f" Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
     all_heads = ["model", "less", "task", "difference", *heads, "p"]
+    note = _note_of_runs(table, len(rows), by_answers=by_answers)
     return Table(f"{table.title}: difference of scores", all_heads, rows, formats=formats, notes=[note], texts=texts)
+
+
+def _note_of_runs(table: ScoreTable, rows: int, *, by_answers: bool) -> str:
+    """Return by which test p is, and what it does not tell."""
+    note = f"p: Student's t, over the {table.kind.sampled}."
+    if by_answers:
+        note = "p: McNemar's exact test."
+    if any(system.single_run_caveat for system in table.systems):
+        note += " Of other seeds it tells nothing: a trained run is one of many that there might be."
+    if rows > 1:
+        note += f" Of {rows} comparisons, one in twenty falls below 0.05 by chance."
+    return note
 
 
 def _compared_with(scores: ModelScores, table: ScoreTable) -> str:

@@ -248,8 +248,9 @@ def _summary(table: ScoreTable) -> str:
     if count == 1:
         return f"{title}: {names} has {value}."
     second = others[0]
-    if comparisons.may_be_chance(best[0], second, column):
-        return f"{title}: {names} has {value}, which is not told apart from {second.label}."
+    reservation = comparisons.reservation(best[0], second, column)
+    if reservation:
+        return f"{title}: {names} has {value}, {reservation}."
     return f"{title}: {names} has {value}, the best of {count} models."
 
 
@@ -288,7 +289,7 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
             settings.append((scores.label, choices))
             environment = {}
             for key, value in scores.environment.items():
-                if value is not None and key not in scores.protocol:
+                if value is not None and key not in scores.protocol and key != "training":
                     environment[key] = value
             versions.append((scores.label, environment))
             if scores.command_line:

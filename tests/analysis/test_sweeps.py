@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sentcli.analysis.sweeps import points as sweeps
+from sentcli.analysis.sweeps.scores import best_points
 from sentcli.errors import DataError, InputError
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -125,6 +126,24 @@ def test_what_is_varied_is_found(write):
     assert sweeps.varied(runs) == ["views.count", "contrastive.temperature"]
     found = sweeps.over(runs, "views.count")
     assert len(systems(found)) == 1 and list(found["value"]) == [2, 3], "the default of the method counts"
+
+
+def test_runs_of_two_trainings_are_no_seeds_of_one_point(write):
+    path = write({"seed": 1, "sts": 1.0}, {"seed": 1, "sts": 5.0}, {"seed": 2, "sts": 2.0})
+    lines = list(map(json.loads, path.read_text("utf-8").splitlines()))
+    lines[1]["identity"]["settings"]["learning_rate"] = 0.5
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    found = sweeps.over(sweeps.read_runs([path]), "seed")
+    assert found["runs"].tolist() == [1, 1], "two runs of seed 1 had one mean; that of the other rate is alone"
+    assert found["sts_average"].tolist() == [1.0, 2.0]
+
+
+def test_the_highest_test_score_is_no_choice(write):
+    """A test average names the setting that is best on the test; the dev set's sentence has no such caution."""
+    path = write({"rate": 1.0, "sts": 50.0, "dev": 81.0}, {"rate": 2.0, "sts": 51.0, "dev": 80.0})
+    of_test, of_dev = best_points(sweeps.over(sweeps.read_runs([path]), "rate"), "rate")
+    assert "51.00" in of_test and "not tested" in of_test
+    assert "81.00" in of_dev and "not tested" not in of_dev
 
 
 def test_settings_are_ordered_as_numbers_and_words(write):

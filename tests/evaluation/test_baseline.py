@@ -13,6 +13,7 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.baseline import Baseline, TaskBaseline
 from sentcli.evaluation.score_json import pack
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.slices import slices_of
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
 VERBS = "sat ran flew swam plays eats sees finds".split()
@@ -161,6 +162,31 @@ def test_a_baseline_that_does_not_fit_is_refused(entries, parts, searched, saved
     other = change(saved, tmp_path / "other.json", **entries)
     result = invoke("evaluate", searched, "-m", tiny_bert, "--baseline", other, check=2)
     assert all(part in result.stderr for part in ["other.json", *parts]), result.stderr
+
+
+@pytest.mark.parametrize("entries", [{"values": [0.5]}, {"draws": "AAAA"}])
+def test_a_damaged_baseline_is_refused_before_the_queries_are_parted(
+    entries, searched, saved, tiny_bert, tmp_path, invoke
+):
+    """With --by, an array of another length ended the command as a defect."""
+    other = change(saved, tmp_path / "other.json", **entries)
+    call = ["evaluate", searched, "-m", tiny_bert, "--baseline", other, "--by", "language"]
+    assert "other.json is damaged" in " ".join(invoke(*call, check=2).stderr.split())
+
+
+def test_a_slice_of_all_queries_has_the_interval_of_the_gate():
+    random = np.random.default_rng(0)
+    items = tuple(f"q{number}" for number in range(12))
+    before, now = (
+        TaskScore(
+            "set", "retrieval", {"ndcg@10": values.mean()}, ("ndcg@10",), items=items,
+            item_values={"ndcg@10": values}, replicates={"ndcg@10": values[:2]},
+        )
+        for values in (random.random(12), random.random(12))
+    )  # fmt: skip
+    baseline = Baseline("m", {}, {"set": TaskBaseline.of_score(before)})
+    (entry,) = slices_of(now, dict.fromkeys(items, "en"), baseline).values()
+    assert entry["baseline"]["interval"] == baseline.compare(now, 0.0, Path("b.json")).interval
 
 
 def test_wrong_usage(searched, saved, tiny_bert, tmp_path, invoke):

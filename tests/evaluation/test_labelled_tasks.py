@@ -102,6 +102,36 @@ def test_triplets_and_binary_pairs_equal_sentence_transformers(tiny_bert, tmp_pa
     assert of_pairs.metrics["threshold"] == pytest.approx(theirs["cosine_f1_threshold"], abs=1e-6)
 
 
+def test_ties_are_ties_with_every_backend_batch_and_number_of_threads(tiny_bert, tmp_path, monkeypatch):
+    """Cosines of equal texts, and of texts that differ in case alone, differed by rounding, which then ranked them."""
+    import torch
+
+    pairs = [(text, text.upper() if i % 3 else text) for i, text in enumerate(TEXTS[:24])]
+    for i in range(24, 60):
+        other = TEXTS[i + 60]
+        pairs += [(TEXTS[i], other), (TEXTS[i].upper(), other.title())]
+    labelled = [(*pair, int(i % 4 < 2) ^ (i % 2)) for i, pair in enumerate(pairs)]
+    scored = [(*pair, (3 * i) % 5) for i, pair in enumerate(pairs)]
+    tasks = load_tasks(
+        [
+            write(tmp_path / "b.tsv", ["sentence1", "sentence2", "label"], labelled),
+            write(tmp_path / "s.tsv", ["sentence1", "sentence2", "score"], scored),
+        ]
+    )
+    found = set()
+    for backend, batch_tokens, threads in (("torch", None, 1), ("torch", 64, 2), ("onnx", None, 1), ("onnx", 64, 1)):
+        encoder = SentenceEncoder.load(tiny_bert, backend=backend)
+        if batch_tokens is not None:
+            monkeypatch.setattr(encoder.backend, "default_batch_tokens", batch_tokens)
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        binary, similarity = EvaluatedModel.of(encoder).measure(tasks)
+        torch.set_num_threads(before)
+        metrics = [binary.metrics[metric] for metric in ("average_precision", "auc", "f1")]
+        found.add((*metrics, similarity.metrics["spearman"], *binary.intervals["average_precision"]))
+    assert len(found) == 1
+
+
 @pytest.mark.slow
 def test_binary_pairs_equal_scikit_learn(tmp_path):
     from sklearn.metrics import average_precision_score, f1_score, roc_auc_score

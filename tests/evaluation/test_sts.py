@@ -7,10 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import rankdata, spearmanr
 
 from sentcli import SentenceEncoder
-from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.errors import DataError, DegenerateVectorsError, InputError, SentcliError
 from sentcli.evaluation import sts, sts_pairs
+from sentcli.evaluation.text_vectors import TextVectors
+from tests.examples import examples
 
 
 @pytest.fixture
@@ -126,8 +131,59 @@ def test_undefined_correlation_is_said():
     values = np.array([1.0, 2.0, 3.0])
     with pytest.raises(SentcliError, match=r"^X a: .*gold"):
         sts.correlations("X", [("a", values, np.ones(3))])
-    with pytest.raises(SentcliError, match=r"^X a: .*similarities"):
+    with pytest.raises(SentcliError, match=r"^X: .*similarities"):
         sts.correlations("X", [("a", np.array([1.0, np.nan, 2.0]), values)])
+
+
+def test_a_subset_without_a_correlation_takes_no_other_with_it():
+    """All pairs have one, which lost it to the subset; the means over subsets have none."""
+    gold, flat = np.array([1.0, 2.0, 3.0]), np.full(3, 0.5)
+    subsets = [("a", np.array([0.1, 0.2, 0.3]), gold), ("b", flat, gold)]
+    score = sts.correlations("X", subsets, 10)
+    assert score.details["subsets"] == {"a": 100.0, "b": None} and score.intervals
+    assert set(score.metrics) == {"spearman", "pearson"}
+    with pytest.raises(DegenerateVectorsError, match=r"^X: .* of b "):
+        sts.correlations("X", subsets, aggregation="mean")
+
+
+@examples(200)
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=40), st.floats(0, 10), st.integers(0, 2**32 - 1))
+def test_ranks_do_not_depend_on_rounding(values, scale, seed):
+    values = scale * np.array(values)
+    width = sts.ROUNDING * scale
+    found = sts.resolved(values, scale)
+    assert np.abs(found - values).max() <= width
+    order = np.argsort(values)
+    assert (np.diff(found[order]) >= 0).all()
+    assert np.all((np.diff(values[order]) <= width) | (np.diff(found[order]) > 0)), "others stay apart"
+    apart = values[np.append(True, np.diff(values[order]) > 2 * width)[np.argsort(order)]]
+    repeated = np.repeat(apart, 3)
+    noise = np.random.default_rng(seed).uniform(-width / 4, width / 4, len(repeated))
+    assert rankdata(sts.resolved(repeated + noise, scale)).tolist() == rankdata(repeated).tolist()
+
+
+def test_pairs_of_equal_texts_tie_across_subsets():
+    random = np.random.default_rng(0)
+    texts = [f"text {number}" for number in range(60)]
+    vectors = TextVectors({text: i for i, text in enumerate(texts)}, random.normal(size=(60, 8)), np.zeros(60, int))
+    subsets = []
+    for name in "ab":
+        mixed = random.permutation(texts).tolist()
+        seconds = [*mixed[:30], *reversed(mixed[30:])]
+        subsets.append(sts_pairs.Pairs(name, mixed, seconds, random.integers(0, 5, 60).astype(float)))
+    first, second, gold = (
+        np.concatenate([getattr(one, key) for one in subsets]) for key in ("first", "second", "gold")
+    )
+    cosines = sts.cosine(vectors.vectors_of(list(first)), vectors.vectors_of(list(second)))
+    assert len(set(cosines[first == second])) > 1, "rounding tells them apart"
+    score = sts.SimilarityTask("X", subsets).score(None, vectors)
+    assert score.metrics["spearman"] == pytest.approx(100 * spearmanr(cosines.round(6), gold).statistic)
+
+
+def test_many_near_values_are_no_single_one():
+    values = np.linspace(0, 1, 10**6)
+    found = sts.resolved(values, 10.0)
+    assert len(np.unique(found)) == pytest.approx(10**5, rel=0.1)
 
 
 def test_zero_vectors_have_cosine_zero():

@@ -15,9 +15,10 @@ from sentcli.evaluation.score_json import model_json, pack
 from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.pages import style
+from sentcli.pages.comparisons import differences
 from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
-from sentcli.pages.score_page import Choices, score_page
+from sentcli.pages.score_page import Choices, score_page, score_tables_of
 from sentcli.pages.systems import Pattern
 
 from .conftest import make
@@ -198,6 +199,15 @@ def test_seeds_are_a_mean_and_a_sample_deviation():
     assert page.title == "Evaluation of SimCSE"
 
 
+def test_seeds_of_two_trainings_are_no_group():
+    runs = [
+        make(f"run-{i}", environment={"trained_run": True, "training": training}) for i, training in enumerate("aab")
+    ]
+    assert heads(scores(page_of(*runs[:2], groups=["A=run-*"]))[0])[1] == "n"
+    with pytest.raises(InputError, match=r"--group A: .*run-0 and run-2"):
+        page_of(*runs, groups=["A=run-*"])
+
+
 def sampled(model, score, noise=0.0, **more):
     """A model on one task, whose samples lie around its score."""
     one = make(model, scores={"STS16": score}, **more)
@@ -235,6 +245,54 @@ def test_a_single_trained_run_is_not_tested_against_seeds(environment):
     assert rows["single"][5:] == rows["Alone"][5:] == [None] * 4
     assert rows["fixed"][8] == rows["fixed"][7] > 0, "one comparison has a p, and needs no correction"
     assert sum("one trained run" in note for note in titled(page, "Differences").table.notes) == 2
+
+
+def test_a_page_tests_a_difference_as_the_command_does():
+    """The command took samples with replacement and the page Student's t, and they disagreed in one case of five."""
+    random = np.random.default_rng(0)
+    models = []
+    for name, value in (("a", 70.0), ("b", 72.0)):
+        score = TaskScore("STS16", SIMILARITY.name, {"spearman": value}, ("spearman",), {"pairs": 20})
+        score = score.with_replicates(value + random.normal(0, 1, 1000))
+        models.append(ModelScores("sts-eval", name, {}, (score,), {"trained_run": False}))
+    first, second = models
+    entry = second.compare(first)["STS16"]
+    (line,) = differences(score_tables_of(models))
+    assert entry.keys() == {"difference", "low", "high", "p"}
+    assert entry == {key: line.entry[key] for key in entry}
+
+
+def test_files_of_several_commands_are_compared_by_their_samples():
+    """There was no table of differences, although both files hold samples."""
+    page = page_of(sampled("a", 70.0), sampled("b", 74.0, noise=0.2))
+    (row,) = titled(page, "Differences").table.rows
+    assert row[:3] == ["b", "a", "STS16"] and row[3] == pytest.approx(4.0) and row[4] > 0
+
+
+def test_a_summary_says_not_told_apart_only_of_what_was_tested():
+    seeds = [sampled(f"ct-{i}", 70.0 + i) for i in (1, 2)]
+    run = sampled("run", 75.0, environment={"trained_run": True})
+    assert "told apart" not in page_of(*seeds, run, groups=["CT=ct-*"]).text[0]
+    assert "one trained run" in page_of(*seeds, run, groups=["CT=ct-*"]).text[0]
+    near = [sampled(f"other-{i}", 70.9 + i, noise=0.2) for i in (1, 2)]
+    assert "not told apart from CT" in page_of(*seeds, *near, groups=["CT=ct-*", "Other=other-*"]).text[0]
+
+
+@pytest.mark.parametrize(("trained", "count"), [(True, 1), (False, 0)])
+def test_trained_runs_that_were_compared_have_the_caution_of_single_runs(trained, count):
+    line = {"difference": 1.0, "low": 0.5, "high": 1.5, "p": 0.01}
+    first, second = (make(name, environment={"trained_run": trained}) for name in "ab")
+    second["compared"] = {"with": "a", "tasks": {"STS16": line}}
+    (note,) = titled(page_of(first, second), "Differences").table.notes
+    assert note.count("other seeds") == count
+
+
+def test_a_p_of_0_is_below_the_smallest_that_is_printed():
+    line = {"difference": 40.0, "only_first": 4000, "only_second": 0, "p": 0.0}
+    first, second = (make(name, "senteval", {"MR": 80.0}) for name in "ab")
+    second["compared"] = {"with": "a", "tasks": {"MR": line}}
+    section = titled(page_of(first, second), "Differences")
+    assert section.table.shown(0, "p") == "< 0.001"
 
 
 def test_accuracies_keep_samples_of_their_answers():
@@ -303,7 +361,7 @@ def test_the_comparison_of_several_models_stands_once():
     objects = [make(name, against=against(3)) for name in "abc"]
     page = page_of(*objects, make("d", against=against()))
     rows = grid(titled(page, "Against print"))
-    assert [row[0] for row in rows] == ["mean of 3 models"] * 2 + ["d"] * 2
+    assert [row[0] for row in rows] == ["mean of a and 2 more"] * 2 + ["d"] * 2
     assert scores(page)[0].table.published == 1
 
 

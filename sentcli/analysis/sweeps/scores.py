@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.sweeps.points import FinishedRun
 
+TEST_SCORE = "sts_average"
 BANDS = "Points are means over seeds, bands one standard deviation."
 Sweeps = Annotated[
     list[Path],
@@ -55,12 +56,18 @@ def measured_scores(points: pd.DataFrame) -> list[str]:
 
 
 def best_points(points: pd.DataFrame, setting: str) -> list[str]:
-    """Return a sentence for each score that names the best system and its value of a setting."""
+    """Return a sentence for each score that names the highest one, with its system and its value of a setting.
+
+    A dev set chooses; the highest test score was chosen by the test itself.
+    """
     sentences = []
     for score in measured_scores(points):
         best = points.loc[points[score].idxmax()]
         value = f"{setting} {value_text(best['value'])}"
-        sentences.append(f"Best {short_label(score)}: {best[score]:.2f}, {best['system']} at {value}.")
+        sentence = f"Highest {short_label(score)}: {best[score]:.2f}, {best['system']} at {value}"
+        if score == TEST_SCORE:
+            sentence += ", by the test tasks themselves; whether it is better than the next one was not tested"
+        sentences.append(f"{sentence}.")
     return sentences
 
 
