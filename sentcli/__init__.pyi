@@ -392,7 +392,7 @@ def sts_eval(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
-        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in the seed alone are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         json: Write the result as JSON; - is standard output.
         report: Write a page for people: a .html, .md or .tex file; several are written.
@@ -433,7 +433,7 @@ def senteval(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
-        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in the seed alone are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         json: Write the result as JSON; - is standard output.
         report: Write a page for people: a .html, .md or .tex file; several are written.
@@ -549,7 +549,7 @@ def retrieve(
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         rerank: A cross-encoder that orders the first hits anew.
         rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
-        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in the seed alone are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         overwrite: Replace an output that exists.
         json: Write the result as JSON; - is standard output.
@@ -804,7 +804,7 @@ def report(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
-        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in the seed alone are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         overwrite: Replace an output that exists.
         json: Write the result as JSON; - is standard output.

@@ -139,7 +139,7 @@ def recording(width: int) -> Console:
 
 
 def show(table: Table, target: Console | None = None) -> None:
-    """Print a table; an entry is followed by its interval, and the best of a ranked column has a star.
+    """Print a table and its notes; an entry is followed by its interval, and the best of a ranked column has a star.
 
     On a narrow terminal long headings and texts are broken, numbers are not.
 
@@ -168,6 +168,8 @@ def show(table: Table, target: Console | None = None) -> None:
     for texts in zip(*columns, strict=True):
         drawn.add_row(*texts)
     console.print(drawn)
+    for note in table.notes_below(intervals=bool(table.intervals)):
+        conclude(note, console)
 
 
 def _longest_word(text: str) -> int:
@@ -175,7 +177,7 @@ def _longest_word(text: str) -> int:
 
 
 def conclude(sentence: str, target: Console | None = None) -> None:
-    """Print a sentence below the tables of a result; for `target` see `show`."""
+    """Print a sentence below a table, or below all of a result; for `target` see `show`."""
     (target or output()).print(Text(_plain(sentence)), soft_wrap=True)
 
 

@@ -76,6 +76,7 @@ class Table:
     published: int = 0
     """Number of rows, the last ones, that are taken from papers; they are set apart and not ranked."""
     notes: Sequence[str] = ()
+    """Sentences that are shown below the table, wherever it is shown."""
     interval_note: str = ""
     """A note that is shown where the intervals are."""
     wide: Sequence[str] = ()
@@ -170,6 +171,12 @@ class Table:
         pattern = self.formats.get(self.columns[self._number(column)], self.number)
         return " to ".join(format(end, pattern) for end in interval).replace("-", MINUS)
 
+    def notes_below(self, *, intervals: bool) -> list[str]:
+        """Return the notes that stand below the table, where the intervals are shown or not."""
+        if intervals and self.interval_note:
+            return [self.interval_note, *self.notes]
+        return list(self.notes)
+
     def _number(self, column: str | int) -> int:
         if isinstance(column, int):
             return column
@@ -185,7 +192,8 @@ class Table:
             cells = [self._cell(row, column) for column in range(len(self.columns))]
             body += f"<tr>{''.join(cells)}</tr>"
         caption = f"<caption>{escape(self.title)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes_below(intervals=bool(self.intervals)))
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
     def _cell(self, row: int, column: int) -> str:
         """Return an entry with its interval as an element of HTML."""

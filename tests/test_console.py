@@ -3,6 +3,7 @@
 import io
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,3 +116,19 @@ def test_a_narrow_terminal_breaks_headings_but_no_numbers(capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert all(f"0.{1234 + 100 * i}" in shown for i in range(len(names)))
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_notes_of_a_table_stand_below_it_on_a_terminal_and_in_a_notebook(capsys):
+    notes = ["3 more have <finished> before.", "one in twenty is below 0.05 by chance\x1b[2J"]
+    table = Table("Runs", ["run", "score"], [["a", 0.5]], notes=notes, interval_note="Intervals: of samples.")
+    console.show(table)
+    shown = capsys.readouterr().out
+    below = shown.splitlines()[-2:]
+    assert below[0] == notes[0]
+    assert below[1].startswith("one in twenty is below 0.05 by chance") and "\x1b" not in shown
+    assert "of samples" not in shown + table._repr_html_()  # it has no intervals
+    assert "<p>3 more have &lt;finished&gt; before.</p>" in table._repr_html_()
+    with_interval = replace(table, intervals={(0, "score"): (0.4, 0.6)})
+    console.show(with_interval)
+    assert capsys.readouterr().out.splitlines()[-3:] == [with_interval.interval_note, *below]
+    assert "of samples" in with_interval._repr_html_()

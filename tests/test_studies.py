@@ -76,7 +76,8 @@ def sts(start, name):
         for model in models
     ])  # fmt: skip
     averages = [model["average"] for model in models]
-    return models, significance.compare_seeds(averages[1:], averages[:1], draws[1:], draws[:1], (False, True))
+    fewest = min(task["pairs"] for task in models[0]["results"].values())
+    return models, significance.compare_seeds(averages[1:], averages[:1], draws[1:], draws[:1], fewest, (False, True))
 
 
 def similarity(start, name):
@@ -95,7 +96,9 @@ def own_tables():
             before, *seeds = scored(f"own/{start}-{name}-test.json")
             draws = np.stack([samples for *_, samples in seeds])
             values = [value for value, *_ in seeds]
-            tested[name] = significance.compare_seeds(values, [before[0]], draws, before[2][None], (False, True))
+            tested[name] = significance.compare_seeds(
+                values, [before[0]], draws, before[2][None], before[1], (False, True)
+            )
             found, items = tested[name], f"{before[1]:,} {whats[name]}"
             title = "Quora" if name == "quora" else name.upper()
             row = f"| {title} | {items} | {before[0]:.4f} | {statistics.fmean(values):.4f} | "

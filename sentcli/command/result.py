@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,9 @@ class Result:
             if part.sentence:
                 sentences.append(part.sentence)
             exit_code = max(exit_code, part.exit_code)
+        task_scores = list(chain.from_iterable(of_model.tasks for of_model in whole))
+        if task_scores and all(score.reason for score in task_scores):
+            exit_code = max(exit_code, 1)
         sections = list(map(_section_of, tables(whole)))
         return cls(
             records=list(map(model_json, whole)),

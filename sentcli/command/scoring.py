@@ -39,7 +39,7 @@ def scores_if_interrupted() -> Iterator[list[ModelScores]]:
 
 
 def compare_models(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind) -> Comparisons:
-    """Compare models with the first of them and with a published system.
+    """Compare models with the first of them, and each of them, or its seeds together, with a published system.
 
     Args:
         scores: of the models.
@@ -53,13 +53,20 @@ def compare_models(scores: Sequence[ModelScores], system: Published | None, kind
     with_first = []
     for other in others:
         with_first.append((other, {"with": first.model, "tasks": other.compare(first)}))
-    if system is None:
-        return Comparisons(with_first, {})
-    by_task: dict[str, list[float]] = {}
-    for of_model in scores:
-        for task, value in of_model.values(kind).items():
-            by_task.setdefault(task, []).append(value)
-    return Comparisons(with_first, compare_with_published(system, kind, by_task, first.intervals(kind)))
+    with_published = []
+    if system is not None:
+        for seeds in _trainings(scores):
+            compared = compare_with_published(system, kind, seeds)
+            with_published += [(of_model, compared) for of_model in seeds]
+    return Comparisons(with_first, with_published)
+
+
+def _trainings(scores: Sequence[ModelScores]) -> list[list[ModelScores]]:
+    """Return the scores of models, those of the seeds of one training together; any other model is alone."""
+    groups: dict[str | int, list[ModelScores]] = {}
+    for number, of_model in enumerate(scores):
+        groups.setdefault(of_model.training or number, []).append(of_model)
+    return list(groups.values())
 
 
 def with_comparisons(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:

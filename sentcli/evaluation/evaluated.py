@@ -13,7 +13,7 @@ from sentcli import console
 from sentcli.encoder import load_encoder
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import InputError
+from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation.cache import ScoreCache, VectorCache
 from sentcli.evaluation.reused_vectors import ReusedVectors
 from sentcli.evaluation.score_json import record_of, score_of
@@ -28,6 +28,7 @@ from sentcli.model.identity import ModelSource, cache_key, library_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
+from sentcli.seeds import training_facts
 
 
 class Task(Protocol):
@@ -166,6 +167,26 @@ class EvaluatedModel:
             return False
 
     @property
+    def training(self) -> str | None:
+        """What decided the training besides its seed, as a hash that its seeds share; None if unknown.
+
+        A training that began with the weights of another one, of the same seed, is decided by that one's settings.
+        """
+        if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
+            return None
+        try:
+            facts = training_facts(read_json(self.spec.folder / "run.json", default={}))
+            before = read_json(self.spec.folder / "sentcli.json", default={}).get("first_stage")
+            if before:
+                first = {"method": before["method"], "model": before["model"], **before["settings"]}
+                facts["start_model"] = training_facts(first)
+        except (InputError, AttributeError, KeyError, TypeError):  # other programs' files of these names say nothing
+            return None
+        if not facts:
+            return None
+        return json_digest(facts)
+
+    @property
     def provenance(self) -> dict[str, Any]:
         """The commit and the digest of the weights, as `SentenceEncoder.provenance`; of live weights nothing."""
         if self.key is None or not isinstance(self.spec, EncoderSpec):
@@ -280,6 +301,8 @@ class EvaluatedModel:
     def measured(self, tasks: Sequence[Task], *, read_cache: bool = True) -> Iterator[TaskScore]:
         """Yield the scores of tasks, or read them from the cache and add the names of those tasks to `cached`.
 
+        Where a task has no score, because vectors are all equal or not finite, its `TaskScore.reason` says so.
+
         Args:
             tasks: every distinct text of the tasks without cached scores is encoded once, before the first one.
             read_cache: take scores from the cache.
@@ -293,16 +316,33 @@ class EvaluatedModel:
         for task in tasks:
             if task.name not in scores:
                 texts += task.texts
-        vectors = NO_VECTORS
+        vectors: TextVectors | None = NO_VECTORS
         if texts:
-            vectors = self.encode_shown("encoding", texts)
+            try:
+                vectors = self.encode_shown("encoding", texts)
+            except DegenerateVectorsError:
+                vectors = None  # some tasks may do without the texts that have no vector
         for task in tasks:
             if task.name not in scores:
-                score = task.score(self, vectors)
+                score = self._scored(task, vectors)
                 scores[task.name] = score
-                if cache is not None:
+                if cache is not None and not score.reason:
                     cache.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
             yield scores[task.name]
+
+    def _scored(self, task: Task, vectors: TextVectors | None) -> TaskScore:
+        """Score a task, whose texts are encoded here without `vectors`; the score says why if there is none."""
+        try:
+            if vectors is None:
+                vectors = self.encode_shown(f"{task.name}: encoding", task.texts)
+            return task.score(self, vectors)
+        except DegenerateVectorsError as error:
+            metric = getattr(task, "main_metric", task.kind.main)
+            reason = str(error).removeprefix(f"{task.name}: ")
+            score = TaskScore.undefined(task.name, task.kind.name, metric, reason)
+            if hasattr(task, "caveats") and getattr(task, "ends", True) is not None:  # it is on the user's own data
+                score = score.of_own_data(None)
+            return score
 
     def _cached_scores(self, cache: ScoreCache, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""

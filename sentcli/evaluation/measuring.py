@@ -46,14 +46,11 @@ def score_model(
     done.append(scores)
     cached_before = len(model.cached)
     for score in model.measured(tasks, read_cache=read_cache):
+        if score.reason:
+            console.warn(f"{model.name} has no score on {score.task}: {score.reason}")
         scores = replace(scores, tasks=(*scores.tasks, score))
         done[-1] = scores
-    truncated = 0
-    zero_vectors = None  # where no task counts them
-    for task in scores.tasks:
-        truncated += task.details.get("truncated", 0)
-        if "zero_vectors" in task.details:
-            zero_vectors = (zero_vectors or 0) + task.details["zero_vectors"]
+    truncated, zero_vectors = _counts(scores.tasks)
     choices = dict(model.description)
     device = choices.pop("device", "cpu")
     whole_protocol = dict(protocol)
@@ -65,6 +62,8 @@ def score_model(
         whole_protocol["zero_vectors"] = zero_vectors
     facts = environment(device, choices.get("precision"), seed, model.provenance.get("revision"))
     facts["trained_run"] = model.is_trained_run
+    if model.training is not None:
+        facts["training"] = model.training
     if model.kept_start:
         facts["kept_start"] = True
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
@@ -128,6 +127,17 @@ def score_without_model(
         cached=tuple(cached),
         seconds=round(time.perf_counter() - started, 3),  # as the JSON has them, of which pages are made, too
     )
+
+
+def _counts(scores: Sequence[TaskScore]) -> tuple[int, int | None]:
+    """Return how many texts were cut and how many vectors are zero; None where no task counts those."""
+    truncated = 0
+    zero_vectors = None
+    for score in scores:
+        truncated += score.details.get("truncated", 0)
+        if "zero_vectors" in score.details:
+            zero_vectors = (zero_vectors or 0) + score.details["zero_vectors"]
+    return truncated, zero_vectors
 
 
 def _say_cached(cached: Sequence[str], tasks: Sequence[Task]) -> None:

@@ -38,8 +38,8 @@ class ScoringOptions:
     """Comparison with published scores, and whether kept scores are used.
 
     Attributes:
-        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds
-            of one. list: all.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in
+            the seed alone are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
     """
 

@@ -226,23 +226,24 @@ def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:
         raise InputError(f"nothing is printed of {system.name} for {', '.join(sorted(names))}")
 
 
-def compare_with_published(
-    system: Published, kind: ScoreKind, values: dict[str, list[float]], intervals: dict[str, tuple[float, float]]
-) -> dict[str, Any]:
+def compare_with_published(system: Published, kind: ScoreKind, seeds: Sequence[ModelScores]) -> dict[str, Any]:
     """Compare measured with published scores.
 
     Args:
         system: the published scores.
         kind: of the scores.
-        values: the scores of each task and of ``average``; there is one for each model, and several models are taken
-            as seeds of one system.
-        intervals: of the first model's scores.
+        seeds: the scores of a model, or of the seeds of one training.
 
     Returns:
         The JSON: name, title and source of the system, and a comparison for each task with a published score, and for
         the average if exactly its tasks were measured. The range of a comparison is the interval of a single model, or
-        that of 95 % of further seeds if several models were measured.
+        that of 95 % of further seeds if there are several.
     """
+    values: dict[str, list[float]] = {}
+    for of_model in seeds:
+        for task, value in of_model.values(kind).items():
+            values.setdefault(task, []).append(value)
+    intervals = seeds[0].intervals(kind)
     tasks: dict[str, Any] = {}
     names = set(values) - {AVERAGE}
     for task, measured in values.items():

@@ -90,7 +90,9 @@ class GradedTask:
             )
         score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.resamples)
         squared_error = float(np.mean((predicted - test.gold) ** 2))
-        metrics = {"dev_pearson": dev_pearson, "mse": squared_error}
+        metrics = {"mse": squared_error}
+        if dev_pearson is not None:
+            metrics["dev_pearson"] = dev_pearson
         details = {"truncated": vectors.truncated(self.texts), "zero_vectors": vectors.zero(test.texts)}
         return replace(
             score,
@@ -144,7 +146,7 @@ def train(
     dev_gold: npt.NDArray[np.float64],
     test_x: Floats,
     finished: Callable[[int], None] = lambda epochs: None,
-) -> tuple[npt.NDArray[np.float64], float]:
+) -> tuple[npt.NDArray[np.float64], float | None]:
     """Train the head.
 
     Args:
@@ -156,7 +158,8 @@ def train(
         finished: is called with the number of epochs after each round.
 
     Returns:
-        The expected grade of each test pair ``[k]``, and the best Pearson correlation on the development set x 100.
+        The expected grade of each test pair ``[k]``, and the best Pearson correlation on the development set
+        x 100, None if the predictions for it never vary.
     """
     import torch
     from scipy.stats import pearsonr
@@ -166,6 +169,7 @@ def train(
     on_dev = with_ones(dev_x)
     on_test = with_ones(test_x)
     best = -2.0
+    best_pearson = None
     predicted = head.expected(on_test)
     worse = 0
     epochs = 0
@@ -175,17 +179,19 @@ def train(
         epochs += EPOCHS_OF_A_ROUND
         finished(EPOCHS_OF_A_ROUND)
         dev_predicted = head.expected(on_dev)
-        pearson = 0.0
+        pearson = None
         if np.ptp(dev_predicted) > 0:
-            pearson = float(pearsonr(dev_predicted, dev_gold).statistic)
-        if pearson > best:
-            best = pearson
+            pearson = 100 * float(pearsonr(dev_predicted, dev_gold).statistic)
+        chosen_by = pearson or 0.0  # a round that predicts the same for all pairs is better than a negative correlation
+        if chosen_by > best:
+            best = chosen_by
+            best_pearson = pearson
             predicted = head.expected(on_test)
         elif worse < TENACITY:
             worse += 1
         else:
             break
-    return predicted, 100 * best
+    return predicted, best_pearson
 
 
 class _Head:

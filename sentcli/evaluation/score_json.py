@@ -119,7 +119,10 @@ def model_json(scores: ModelScores) -> dict[str, Any]:
         "command_line": scores.command_line or None,
         **scores.entries,
     }
-    return required | {key: value for key, value in optional.items() if value is not None}
+    shown = required | {key: value for key, value in optional.items() if value is not None}
+    if "average_lacks" in shown:
+        shown["average"] = None
+    return shown
 
 
 def _averages(scores: ModelScores) -> dict[str, Any]:
@@ -133,6 +136,9 @@ def _averages(scores: ModelScores) -> dict[str, Any]:
     if scores.command == "evaluate" and not has_one_kind:
         return {}
     averages: dict[str, Any] = {"average": average(tasks, kind, least=1)}
+    lacking = [task.task for task in tasks if task.reason]
+    if lacking:
+        averages["average_lacks"] = lacking
     pearson = []
     for task in tasks:
         if "pearson" in task.metrics:

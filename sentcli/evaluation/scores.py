@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation import significance
 from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
 from sentcli.evaluation.significance import Difference, Discordance, Floats
@@ -48,6 +49,18 @@ class TaskScore:
     parts: tuple[TaskScore, ...] = ()
     """The scores of the sets whose mean this is."""
 
+    @classmethod
+    def undefined(cls, task: str, kind: str, metric: str, reason: str) -> TaskScore:
+        """Return the score of a task on which a model has none, whose main metric is null in the JSON."""
+        return cls(task, kind, {}, (metric,), {metric: None, "reason": reason})
+
+    @property
+    def reason(self) -> str:
+        """Why the model has no score on the task; empty where it has one, or where that is not known."""
+        if self.main_metric in self.metrics:
+            return ""
+        return str(self.details.get("reason") or "")
+
     @property
     def main_metric(self) -> str:
         """The metric that averages and comparisons are of."""
@@ -55,8 +68,23 @@ class TaskScore:
 
     @property
     def value(self) -> float:
-        """The value of the main metric."""
+        """The value of the main metric.
+
+        Raises:
+            DegenerateVectorsError: if the model has none, which `reason` tells beforehand.
+        """
+        if self.reason:
+            raise DegenerateVectorsError(f"{self.task}: {self.reason}")
         return self.metrics[self.main_metric]
+
+    @property
+    def size(self) -> int | None:
+        """The number of items that samples are drawn of; None if it is not known or there are fewer than two."""
+        for key in ("items", "queries", "pairs", "test"):  # of one's own data the first, else that of the kind
+            count = self.details.get(key)
+            if isinstance(count, int) and count > 1:
+                return count
+        return None
 
     def replicates_of(self, metric: str) -> Floats | None:
         """Return the values of a metric on the samples ``[resamples]``, or None if there are none.
@@ -81,12 +109,16 @@ class TaskScore:
         interval = significance.interval(replicates)
         return replace(self, replicates={metric: replicates}, intervals={metric: interval})
 
-    def of_own_data(self, items: int) -> TaskScore:
-        """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
+    def of_own_data(self, items: int | None) -> TaskScore:
+        """Return the score with the entries of the JSON that all scores on the user's own data have, in front.
+
+        Args:
+            items: their number; None where nothing was scored.
+        """
         entries = {
             "kind": SCORE_KINDS[self.kind].table,
             "metric": self.main_metric,
-            "value": self.value,
+            "value": self.metrics.get(self.main_metric),
             "items": items,
         }
         return replace(self, details=entries | self.details)
@@ -168,6 +200,11 @@ class ModelScores:
         """Return the tasks of one kind."""
         return [task for task in self.tasks if task.kind == kind.name]
 
+    @property
+    def lacking(self) -> dict[str, str]:
+        """The tasks on which the model has no score, without which there is no average, and why."""
+        return {task.task: task.reason for task in self.tasks if task.reason}
+
     def columns(self, kind: ScoreKind) -> Iterator[tuple[str, TaskScore, str]]:
         """Yield title, task and metric of each column of a table: one for each task, or one for each of its metrics."""
         for task in self.of_kind(kind):
@@ -237,6 +274,11 @@ class ModelScores:
     def fixed(self) -> bool:
         """Whether the model is no run of ``train``, which other seeds would have made otherwise."""
         return self.environment.get("trained_run") is False
+
+    @property
+    def training(self) -> str:
+        """What decided the training of the model besides its seed, as a hash; empty if it is no run, or not known."""
+        return str(self.environment.get("training") or "")
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row of the long table for every metric of every task."""

@@ -272,24 +272,31 @@ def compare_seeds(
     others: Sequence[float],
     replicates: Floats,
     other_replicates: Floats,
+    items: int,
     fixed: tuple[bool, bool] = (False, False),
 ) -> GroupDifference:
     """Compare the means over seeds of two systems, for metrics that need not be means over items.
+
+    The variance over samples with replacement is that of a mean that is known, (n - 1) / n of what n items tell of
+    others, and it has no more degrees of freedom than the items and the samples.
 
     Args:
         scores: of each seed of the first system.
         others: of each seed of the second system.
         replicates: scores of the first system's seeds on samples of the items ``[seeds, resamples]``.
         other_replicates: scores of the second system's seeds on the same samples ``[seeds, resamples]``.
+        items: number of items that were sampled, at least two; of a mean over several sets, those of the smallest one.
         fixed: as for `compare_groups`.
     """
     all_replicates = np.concatenate([replicates, other_replicates])
-    item_freedom = all_replicates.shape[1] - 1
-    return _compared(np.array(scores), np.array(others), np.cov(all_replicates), item_freedom, fixed)
+    resamples = all_replicates.shape[1]
+    covariance = np.cov(all_replicates) * items / (items - 1)
+    item_freedom = 1 / (1 / (items - 1) + 1 / (resamples - 1))
+    return _compared(np.array(scores), np.array(others), covariance, item_freedom, fixed)
 
 
 def _compared(
-    first: Floats, second: Floats, covariance: Floats, item_freedom: int, fixed: tuple[bool, bool]
+    first: Floats, second: Floats, covariance: Floats, item_freedom: float, fixed: tuple[bool, bool]
 ) -> GroupDifference:
     """Compare two groups of scores on the same items.
 

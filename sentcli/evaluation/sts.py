@@ -72,45 +72,53 @@ def correlations(
         aggregation: a key of `AGGREGATIONS`, for the shown metric.
 
     Raises:
-        SentcliError: if a correlation is undefined, because all gold scores are equal; DegenerateVectorsError if all
-            predictions are.
+        SentcliError: if a correlation is undefined, because all gold scores are equal; DegenerateVectorsError if the
+            shown metric is, because predictions are. A subset whose predictions are equal has None.
     """
     from scipy.stats import pearsonr, spearmanr
 
-    by_subset = {}
-    sizes = []
+    by_subset: dict[str, float | None] = {}
+    undefined = []
     replicates = []
     for stream, (name, predicted, gold) in enumerate(subsets):
-        title = " ".join(dict.fromkeys([task, name]))
-        if not _varies(gold):
-            raise SentcliError(f"{title}: no correlation, the gold scores are all equal or not finite")
+        _check_gold(gold, " ".join(dict.fromkeys([task, name])))
+        by_subset[name] = None
         if not _varies(predicted):
-            raise DegenerateVectorsError(f"{title}: no correlation, the similarities are all equal or not finite")
+            undefined.append(name)
+            continue
         by_subset[name] = 100 * float(spearmanr(predicted, gold).statistic)
-        sizes.append(len(gold))
         if resamples and aggregation != "all":
             replicates.append(significance.spearman_replicates(predicted, gold, resamples, stream=stream))
     all_predicted = np.concatenate([predicted for _, predicted, _ in subsets])
     all_gold = np.concatenate([gold for _, _, gold in subsets])
-    of_subsets = list(by_subset.values())
-    score = TaskScore(
-        task=task,
-        kind=SIMILARITY.name,
-        metrics={
-            "spearman": 100 * float(spearmanr(all_predicted, all_gold).statistic),
-            "pearson": 100 * float(pearsonr(all_predicted, all_gold).statistic),
-            "spearman_mean": float(np.mean(of_subsets)),
-            "spearman_wmean": float(np.average(of_subsets, weights=sizes)),
-        },
-        shown_metrics=(AGGREGATIONS[aggregation].metric,),
-        details={"pairs": len(all_gold), "subsets": by_subset},
-    )
+    sizes = [len(gold) for _, _, gold in subsets]
+    metrics = {}
+    if _varies(all_predicted):
+        metrics["spearman"] = 100 * float(spearmanr(all_predicted, all_gold).statistic)
+        metrics["pearson"] = 100 * float(pearsonr(all_predicted, all_gold).statistic)
+    if not undefined:
+        of_subsets = np.array(list(by_subset.values()), np.float64)
+        metrics["spearman_mean"] = float(np.mean(of_subsets))
+        metrics["spearman_wmean"] = float(np.average(of_subsets, weights=sizes))
+    main = AGGREGATIONS[aggregation].metric
+    if main not in metrics:
+        parts = ""
+        if len(undefined) < len(subsets):
+            parts = f" of {', '.join(undefined)}"
+        raise DegenerateVectorsError(f"{task}: no correlation, the similarities{parts} are all equal or not finite")
+    details = {"pairs": len(all_gold), "subsets": by_subset}
+    score = TaskScore(task, SIMILARITY.name, metrics, (main,), details)
     if not resamples:
         return score
     if aggregation == "all":
         return score.with_replicates(significance.spearman_replicates(all_predicted, all_gold, resamples))
     weights = sizes if aggregation == "wmean" else None
     return score.with_replicates(np.average(replicates, axis=0, weights=weights))
+
+
+def _check_gold(gold: Floats, title: str) -> None:
+    if not _varies(gold):
+        raise SentcliError(f"{title}: no correlation, the gold scores are all equal or not finite")
 
 
 def _varies(values: Floats) -> bool:
@@ -143,6 +151,11 @@ class SimilarityTask:
 
     def __len__(self) -> int:
         return sum(map(len, self.subsets))
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that averages and comparisons are of."""
+        return AGGREGATIONS[self.aggregation].metric
 
     @property
     def texts(self) -> list[str]:

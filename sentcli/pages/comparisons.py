@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -148,21 +149,12 @@ def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> 
     words = f" (95 % {low_words} to {high_words})"
     if low <= 0 <= high:
         words += ", which may be chance"
-    items = _items(table, column)
-    if items is not None and items < FEW_ITEMS:
+    items = first.items(column)
+    if column != AVERAGE and items is not None and items < FEW_ITEMS:
         # a difference of 2.8 standard errors is found with power 0.8, and the interval is 3.92 of them wide
         least = _in_words((1.96 + 0.84) / 3.92 * (high - low), table, column)
         words += f"; with {items} {table.kind.sampled} a difference of {least} is found in four of five cases"
     return words
-
-
-def _items(table: ScoreTable, column: str) -> int | None:
-    """Return the number of items of a task; None if it is not known, or the column is no task."""
-    for scores in table.models:
-        for task in scores.tasks:
-            if task.task == column:
-                return task.details.get("items") or None
-    return None
 
 
 def may_be_chance(first: System, second: System, column: str) -> bool:
@@ -271,7 +263,11 @@ def _difference(system: System, first: System, column: str) -> significance.Grou
         fixed = (system.fixed, first.fixed)
     values = system.values(column)
     other_values = first.values(column)
-    difference = significance.compare_seeds(values, other_values, draws, others, fixed)
+    items = system.items(column)
+    if items is None:
+        apart = statistics.fmean(values) - statistics.fmean(other_values)
+        return significance.GroupDifference(apart, reason="the number of items that were sampled is not known")
+    difference = significance.compare_seeds(values, other_values, draws, others, items, fixed)
     if difference.p is not None:
         return difference
     reasons = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from sentcli import console
-from sentcli.errors import InputError
+from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation.baseline import Baseline, BaselineComparison
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.options import GateOptions
@@ -37,6 +37,8 @@ class Gate(Part):
     """The names of the metrics, by data set."""
     kinships: Mapping[str, tuple[str, str]]
     """What each model is to that of the baseline, by its vectors of a few fixed texts: in a word and in a sentence."""
+    undefined: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Why a model has no score on a data set, which is not as good, by model and data set."""
 
     def _comparison_table(self) -> Table:
         numbers = ("before", "now", "difference", "low", "high", "allowed")
@@ -80,11 +82,21 @@ class Gate(Part):
             if model in self.kinships:
                 sentence += f" By fixed texts it is {self.kinships[model][1]}."
             sentences.append(sentence)
+        for (model, task), reason in self.undefined.items():
+            sentences.append(f"{model} has no score on {task}: {reason}.")
         return sentences
+
+    def _judged(self) -> Iterator[tuple[tuple[str, str], str, BaselineComparison | None]]:
+        """Yield model and data set, the sentence and the comparison, which is None where there is no score."""
+        keys = [*self.comparisons, *self.undefined]
+        for key, sentence in zip(keys, self.sentences(), strict=True):
+            yield key, printable(sentence), self.comparisons.get(key)
 
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
         """Return the comparison of a model on a data set."""
         label = scores.label
+        if (label, task) in self.undefined:
+            return {}
         entry = self.comparisons[label, task].to_dict()
         if label in self.kinships:
             entry["model_is"] = self.kinships[label][0]
@@ -108,7 +120,7 @@ class Gate(Part):
     @property
     def exit_code(self) -> int:
         """`WORSE` unless all models are still as good on all data sets."""
-        passed = all(comparison.passed for comparison in self.comparisons.values())
+        passed = not self.undefined and all(comparison.passed for comparison in self.comparisons.values())
         return 0 if passed else WORSE
 
     def print_for_program(self, form: Literal["github", "junit"]) -> None:
@@ -120,9 +132,11 @@ class Gate(Part):
 
     def _write_commands(self) -> None:
         """Print the workflow commands of GitHub, which become annotations."""
-        for sentence, comparison in zip(self.sentences(), self.comparisons.values(), strict=True):
-            level = "notice" if comparison.passed else "error"
-            text = printable(sentence).replace("%", "%25")
+        for _, sentence, comparison in self._judged():
+            level = "error"
+            if comparison is not None and comparison.passed:
+                level = "notice"
+            text = sentence.replace("%", "%25")
             sys.stdout.write(f"::{level} title=sentcli::{text}\n")
 
     def _write_xml(self) -> None:
@@ -130,19 +144,19 @@ class Gate(Part):
         from xml.etree import ElementTree
 
         failures = 0
-        suite = ElementTree.Element("testsuite", name="sentcli evaluate", tests=str(len(self.comparisons)))
-        for ((model, task), comparison), sentence in zip(self.comparisons.items(), self.sentences(), strict=True):
-            text = printable(sentence)
+        suite = ElementTree.Element("testsuite", name="sentcli evaluate", tests=str(len(self.sentences())))
+        for (model, task), text, comparison in self._judged():
             case = ElementTree.SubElement(suite, "testcase", classname=printable(model), name=printable(task))
-            if comparison.passed:
+            if comparison is not None and comparison.passed:
                 ElementTree.SubElement(case, "system-out").text = text
                 continue
             failures += 1
             lost = []
-            for worst in comparison.worst:
-                query = self._text(task, worst.item)
-                line = f"{query}: {worst.before:.4f} -> {worst.after:.4f}"
-                lost.append(printable(line))
+            if comparison is not None:
+                for worst in comparison.worst:
+                    query = self._text(task, worst.item)
+                    line = f"{query}: {worst.before:.4f} -> {worst.after:.4f}"
+                    lost.append(printable(line))
             ElementTree.SubElement(case, "failure", message=text).text = "\n".join(lost)
         suite.set("failures", str(failures))
         xml = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
@@ -154,6 +168,9 @@ class Gate(Part):
 
 def save_baseline(file: Path, model: EvaluatedModel, scores: ModelScores, tasks: Sequence[OwnTask]) -> None:
     """Keep the scores and hits of a model in a file, for a later model to be compared with."""
+    if scores.lacking:
+        lacking = ", ".join(scores.lacking)
+        raise DegenerateVectorsError(f"--save-baseline {file}: {model.name} has no score on {lacking}; leave it out")
     Baseline.of_scores(scores, tasks, model.canaries()).write(file)
     console.note(f"wrote {file}, with which --baseline compares a later model")
 
@@ -185,8 +202,12 @@ def compare_with_baseline(
             kinships[model.name] = _kinship(model, baseline, file)
     comparisons = {}
     titles = {}
+    undefined = {}
     for of_model in scores:
         for score in of_model.tasks:
+            if score.reason:
+                undefined[of_model.label, score.task] = score.reason
+                continue
             comparison = baseline.compare(score, options.allow, file)
             comparisons[of_model.label, score.task] = comparison
             metric = comparison.metric
@@ -196,7 +217,7 @@ def compare_with_baseline(
         if isinstance(task, RetrievalTask):
             for key, text in task.data.queries.items():
                 queries[task.name, key] = text
-    return Gate(baseline, comparisons, queries, titles, kinships)
+    return Gate(baseline, comparisons, queries, titles, kinships, undefined)
 
 
 def _kinship(model: EvaluatedModel, baseline: Baseline, file: Path) -> tuple[str, str]:

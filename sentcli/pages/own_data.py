@@ -34,7 +34,7 @@ def compare_systems(scores: Sequence[ModelScores], choices: Choices) -> Comparis
         if of_model.model in with_first:
             compared.append((of_model, with_first[of_model.model]))
     verdict = comparisons.verdict(tables) if len(scores) > 1 else ""
-    return Comparisons(compared, {}, verdict)
+    return Comparisons(compared, verdict=verdict)
 
 
 def tables_of(scores: Sequence[ModelScores], choices: Choices) -> Iterator[Table]:

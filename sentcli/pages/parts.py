@@ -73,19 +73,18 @@ class Comparisons(Part):
 
     with_first: Sequence[tuple[ModelScores, Mapping[str, Any]]]
     """The scores of models with the entry ``compared`` of their JSON; one model may be named twice."""
-    with_published: Mapping[str, Any]
-    """The entry ``against`` of the JSON; empty without a published system."""
+    with_published: Sequence[tuple[ModelScores, Mapping[str, Any]]] = ()
+    """The scores of models with the entry ``against`` of their JSON; empty without a published system."""
     verdict: str = ""
     """Which model is best on the user's own data, where there are several."""
 
     def model_json(self, scores: ModelScores) -> Mapping[str, Any]:
         """Return the comparisons of a model."""
         entries: dict[str, Any] = {}
-        for compared, entry in self.with_first:
-            if compared is scores:
-                entries["compared"] = entry
-        if self.with_published:
-            entries["against"] = self.with_published
+        for key, compared in (("compared", self.with_first), ("against", self.with_published)):
+            for of_model, entry in compared:
+                if of_model is scores:
+                    entries[key] = entry
         if self.verdict:
             entries["verdict"] = self.verdict
         return entries

@@ -288,7 +288,7 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
             settings.append((scores.label, choices))
             environment = {}
             for key, value in scores.environment.items():
-                if value is not None and key not in scores.protocol:
+                if value is not None and key not in scores.protocol and key != "training":
                     environment[key] = value
             versions.append((scores.label, environment))
             if scores.command_line:

@@ -188,10 +188,24 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     notes += weights_notes(table.systems)
     if table.grouped:
         notes.append("n: seeds of one system, shown as mean \N{PLUS-MINUS SIGN} sample standard deviation.")
-    if gaps:
+    lacking = _lacking_notes(table)
+    notes += lacking
+    if gaps and not lacking:
         notes.append(f"{MISSING}: not measured, not by every seed, or not to be compared with print.")
     if table.published:
         notes.append("Published rows are taken from print and are not ranked.")
+    return notes
+
+
+def _lacking_notes(table: ScoreTable) -> list[str]:
+    """Return a sentence for each score that a model does not have, and for each average that it would be part of."""
+    notes = []
+    for scores in table.models:
+        for task, reason in scores.lacking.items():
+            notes.append(f"{MISSING}: {scores.label} has no score on {short(task)}: {reason}.")
+        if scores.lacking and AVERAGE in table.columns:
+            without = ", ".join(map(short, scores.lacking))
+            notes.append(f"{MISSING}: {scores.label} has no average, which would lack {without}.")
     return notes
 
 
@@ -238,32 +252,33 @@ def against_tables(table: ScoreTable) -> list[Table]:
 
 def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
     """Return the measured scores beside those of a published system."""
-    rows: dict[tuple[Any, ...], None] = {}  # each of several models has the row of the mean
-    interval = "the 95 % interval"
+    rows: dict[tuple[Any, ...], list[Any]] = {}
+    ranges: dict[str, None] = {}
     name = against["name"]
     for scores in table.models:
         if scores.against.get("name") != name:
             continue
         for task, line in scores.against["tasks"].items():
-            label = scores.label
-            runs = line["runs"]
-            if runs > 1:
-                label = f"mean of {runs} models"
-                interval = "where 95 % of further seeds would lie, if they are normally distributed"
             low, high = line["range"] or (None, None)
             within = {True: "yes", False: "no"}.get(line["within"], MISSING)
-            numbers = [line["measured"], line["published"], line["difference"], low, high]
-            rows[label, short(task), *numbers, within] = None
+            entries = [short(task), line["measured"], line["published"], line["difference"], low, high, within]
+            more = line["runs"] - 1
+            if more:  # each of the seeds has the line of their mean
+                ranges["where 95 % of further seeds would lie, if they are normally distributed"] = None
+                rows.setdefault(tuple(entries), [f"mean of {scores.label} and {more} more", *entries])
+            else:
+                ranges["the 95 % interval of a single model"] = None
+                rows[scores.label, *entries] = [scores.label, *entries]
     source = against.get("source") or f"known as {name}; its source is not known"
     notes = [
         f"Published: {source}.",
-        f"From, to: {interval}; within: whether the published score lies in it.",
+        f"From, to: {' or '.join(ranges)}; within: whether the published score lies in it.",
     ]
     columns = ["model", "task", "measured", "published", "difference", "95 % from", "to", "within"]
     formats = dict.fromkeys(columns[2:7], table.format)
     formats["difference"] = f"+{table.format}"
     title = f"Measured and published: {against.get('title', name)}"
-    return Table(title, columns, list(map(list, rows)), formats, notes=notes)
+    return Table(title, columns, list(rows.values()), formats, notes=notes)
 
 
 def subset_table(table: ScoreTable) -> Table | None:
@@ -311,7 +326,10 @@ def measure_table(table: ScoreTable) -> Table | None:
     if table.kind is RETRIEVAL:
         scale += ", as BEIR prints it"
     caption = f"{table.title}: everything that was measured, {scale}"
-    return Table(caption, ["model", "task", *titles.values()], rows, formats, intervals=intervals)
+    notes = []
+    if len(table.columns) == 1:  # else the table of scores has them
+        notes = _lacking_notes(table)
+    return Table(caption, ["model", "task", *titles.values()], rows, formats, intervals=intervals, notes=notes)
 
 
 def _measures(table: ScoreTable) -> dict[str, str]:

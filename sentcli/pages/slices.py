@@ -46,7 +46,7 @@ class Slices(Part):
         for of_model in scores:
             for score in of_model.tasks:
                 task = score.task
-                if task in columns:
+                if task in columns and not score.reason:
                     of_scores[of_model.label, task] = slices_of(score, columns[task], baseline)
         return cls(name, of_scores, baseline is not None)
 

@@ -156,6 +156,18 @@ class System:
             samples.append(draws)
         return np.stack(samples)
 
+    def items(self, column: str) -> int | None:
+        """Return the number of items of a task, or of the smallest task of the average; None if it is not known."""
+        sizes = []
+        for scores in self.seeds:
+            for title, task, _ in scores.columns(scores.kinds[0]):
+                if column in (title, AVERAGE):
+                    sizes.append(task.size)
+        known = [size for size in sizes if size is not None]
+        if not known or len(known) < len(sizes):
+            return None
+        return min(known)
+
     def interval(self, column: str) -> tuple[float, float] | None:
         """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
         if self.grouped or not self.values(column):
@@ -235,6 +247,15 @@ def _check_seeds(label: str, seeds: Sequence[ModelScores]) -> None:
     different = different_keys(settings)
     if different:
         raise InputError(f"--group {label}: its runs are no seeds of one system, they differ in {', '.join(different)}")
+    models: dict[str, str] = {}  # one of each training that is known
+    for scores in seeds:
+        if scores.training:
+            models.setdefault(scores.training, scores.model)
+    if len(models) > 1:
+        raise InputError(
+            f"--group {label}: {' and '.join(models.values())} are no seeds of one system, their trainings differ in "
+            "more than the seed (run.json in their folders says in what)"
+        )
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mapping[str, str]) -> list[ModelScores]:

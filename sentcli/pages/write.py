@@ -305,9 +305,7 @@ def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
     entries = product(range(len(table.rows)), range(len(table.columns)))
     if ranked and any(starmap(table.rank, entries)):
         notes.append(ranked)
-    if intervals and table.interval_note:
-        notes.append(table.interval_note)
-    return [*notes, *table.notes]
+    return notes + table.notes_below(intervals=intervals)
 
 
 @cache  # templates are compiled once

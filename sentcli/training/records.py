@@ -21,6 +21,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import Number, Plain, checked, contents, decode, problem_of
 from sentcli.processes import is_first
+from sentcli.seeds import by_training, told_apart, training_facts
 
 METRICS_FILE = "metrics.jsonl"
 """The log in the folder of a run."""
@@ -244,19 +245,38 @@ class Summary:
 
 
 def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
-    """Return a summary of the runs of each point, in the order of the points."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    """Return a summary of the runs of each training, in the order of the points.
+
+    Of trainings that differ although their sweeps gave them the same point, the points say in what.
+    """
+    points: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         point = json.dumps(record["point"], sort_keys=True)
-        groups.setdefault(point, []).append(record)
-    return [_summary(group) for group in groups.values()]
+        points.setdefault(point, []).append(record)
+    summaries = []
+    for of_point in points.values():
+        trainings = list(map(facts_of, of_point))
+        apart = told_apart(trainings)
+        for group in by_training(trainings):
+            runs = [of_point[position] for position in group]
+            summaries.append(_summary({**apart[group[0]], **runs[0]["point"]}, runs))
+    return summaries
 
 
-def _summary(records: Sequence[Mapping[str, Any]]) -> Summary:
-    """Return the summary of the runs of one point."""
+def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides the training of a record besides its seed; see `training_facts`."""
+    facts = training_facts(record.get("identity", {}))
+    after = record.get("after")
+    if after is not None:  # the weights that it starts from come from a training with the same seed
+        facts |= {"start_model": record.get("model"), "after": after}
+    return facts
+
+
+def _summary(point: dict[str, Any], records: Sequence[Mapping[str, Any]]) -> Summary:
+    """Return the summary of the runs of one training."""
     runs = [record["results"] for record in records]
     return Summary(
-        point=dict(records[0]["point"]),
+        point=point,
         runs=runs,
         seeds=[record["seed"] for record in records],
         mean=map_numbers(runs, statistics.fmean),

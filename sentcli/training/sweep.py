@@ -270,4 +270,6 @@ def make_record(run: SweepRun, records: Mapping[str, Any], observer: StartObserv
         "results": result.to_dict(),
         "environment": environment(device, settings.precision, settings.seed, prepared.revision),
     }
+    if first is not None:
+        record["after"] = first.method.name
     return finite(record), True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from sentcli.bulk.options import PassageOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Result
 from sentcli.command.scoring import scores_if_interrupted
-from sentcli.errors import InputError
+from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions, ThresholdOptions
 from sentcli.io.labelled_kinds import Kind
 from sentcli.model.options import LoadOptions, Models
@@ -207,7 +208,8 @@ def score_models(
             clock = Clock()
             protocol = choices(tasks, model, pair_fields)
             scores = score_model(model, tasks, "evaluate", protocol, done=done)
-            with console.working(f"{model.name}: measuring the speed"):
+            cost: dict[str, Any] = {}
+            with console.working(f"{model.name}: measuring the speed"), suppress(DegenerateVectorsError):
                 cost = costs.measure(model, sample)
             scores = replace(scores.with_entries({"cost": cost}), seconds=clock.seconds)
             done[-1] = scores
@@ -225,7 +227,7 @@ def _reranked(again: ModelScores, scores: ModelScores, reranker: EvaluatedRerank
     name = f"{scores.model} + {reranker.name}"
     with console.working(f"{reranker.name}: measuring the speed"):
         milliseconds = reranker.milliseconds(task.data)
-    model_bytes = scores.cost["weight_bytes"] or 0
+    model_bytes = scores.cost.get("weight_bytes") or 0
     weight_bytes = model_bytes + costs.weight_bytes(reranker.spec)
     cost = {**scores.cost, "weight_bytes": weight_bytes, "rerank_milliseconds": milliseconds}
     scoring_seconds = again.seconds or 0.0

@@ -127,6 +127,16 @@ def test_what_is_varied_is_found(write):
     assert len(systems(found)) == 1 and list(found["value"]) == [2, 3], "the default of the method counts"
 
 
+def test_runs_of_two_trainings_are_no_seeds_of_one_point(write):
+    path = write({"seed": 1, "sts": 1.0}, {"seed": 1, "sts": 5.0}, {"seed": 2, "sts": 2.0})
+    lines = list(map(json.loads, path.read_text("utf-8").splitlines()))
+    lines[1]["identity"]["settings"]["learning_rate"] = 0.5
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    found = sweeps.over(sweeps.read_runs([path]), "seed")
+    assert found["runs"].tolist() == [1, 1], "two runs of seed 1 had one mean; that of the other rate is alone"
+    assert found["sts_average"].tolist() == [1.0, 2.0]
+
+
 def test_settings_are_ordered_as_numbers_and_words(write):
     path = write({"whitening": "zca"}, {"whitening": "pca"}, {"whitening": None}, {"rate": 10.0}, {"rate": 2.0})
     runs = sweeps.read_runs([path])

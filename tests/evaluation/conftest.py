@@ -5,6 +5,7 @@ import json
 import pytest
 
 from sentcli.evaluation import transfer_data
+from sentcli.evaluation.scores import ModelScores, TaskScore
 
 CORPUS = [
     {"_id": "d1", "title": "Cat", "text": "the cat sat on the mat"},
@@ -75,3 +76,12 @@ def write_downstream(folder):
     for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
         write(f"SICK/{name}", sick)
     return folder
+
+
+def scored_model(kind, scores, intervals=None, environment=None, model="a"):
+    """The scores of a model on tasks of a kind, with intervals by task."""
+    tasks = []
+    for task, value in scores.items():
+        of_task = {kind.main: intervals[task]} if task in (intervals or {}) else {}
+        tasks.append(TaskScore(task, kind.name, {kind.main: value}, (kind.main,), intervals=of_task))
+    return ModelScores(kind.command, model, {}, tuple(tasks), environment or {})

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from sentcli.errors import InputError
 from sentcli.evaluation import published
 from sentcli.evaluation.score_kinds import SIMILARITY
 from sentcli.evaluation.sts_pairs import TASKS
+
+from .conftest import scored_model
 
 
 @pytest.mark.parametrize("found", published.published().values(), ids=lambda found: found.name)
@@ -35,31 +38,32 @@ def test_an_unknown_system_is_refused():
 
 def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
     system = published.Published("x", "X", "a table", {"STS12": 70.0, "STS average": 75.0})
-    scores = {"STS12": [71.0], "STS13": [80.0], "average": [74.0]}
+    scores = {"STS12": 71.0, "STS13": 80.0}
 
-    def compare(scores, intervals=None):
-        return published.compare_with_published(system, SIMILARITY, scores, intervals or {})["tasks"]
+    def compare(*scores, intervals=None, interval_of_average=None):
+        seeds = [scored_model(SIMILARITY, of_seed, intervals) for of_seed in scores]
+        seeds[0] = replace(seeds[0], average_interval=interval_of_average)
+        return published.compare_with_published(system, SIMILARITY, seeds)["tasks"]
 
     assert list(compare(scores)) == ["STS12"], "not the average of two"
-    scores |= {task: [74.0] for task in TASKS if task != "STS12"}
-    one = compare(scores, {"STS12": (69.0, 73.0), "average": (73.5, 74.5)})
-    assert "average" not in compare(scores | {"mine": [1.0]})
+    scores = {"STS12": 71.0, **{task: 74.5 for task in TASKS if task != "STS12"}}
+    one = compare(scores, intervals={"STS12": (69.0, 73.0)}, interval_of_average=(73.5, 74.5))
+    assert "average" not in compare(scores | {"mine": 1.0})
     assert compare(scores)["STS12"]["within"] is None, "nothing is known of its range"
     assert [(task, line["difference"], line["within"]) for task, line in one.items()] == [
         ("STS12", 1.0, True),
         ("average", -1.0, False),
     ]
-    seeds = compare({"STS12": [71.0, 72.0, 73.0]})["STS12"]
+    seeds = compare({"STS12": 71.0}, {"STS12": 72.0}, {"STS12": 73.0})["STS12"]
     assert (seeds["measured"], seeds["runs"]) == (72.0, 3)
     assert seeds["range"] == pytest.approx((72 - 4.968, 72 + 4.968), abs=1e-3)  # 4.303 sqrt(4/3)
     assert seeds["within"]
 
 
 def test_the_average_of_argument_similarity_is_that_of_its_topics():
-    topics = {"ArgPairs_DP": [40.0], "ArgPairs_GC": [50.0], "ArgPairs_GM": [45.0]}
-    found = published.compare_with_published(
-        published.find("is-bert-afs-bert-base"), SIMILARITY, topics | {"average": [45.0]}, {}
-    )
+    topics = {"ArgPairs_DP": 40.0, "ArgPairs_GC": 50.0, "ArgPairs_GM": 45.0}
+    system = published.find("is-bert-afs-bert-base")
+    found = published.compare_with_published(system, SIMILARITY, [scored_model(SIMILARITY, topics)])
     assert found["tasks"]["average"]["published"] == 45.25
     two = {key: topics[key] for key in list(topics)[:2]}
     with pytest.raises(InputError, match="ArgPairs_DP"):

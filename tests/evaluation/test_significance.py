@@ -128,16 +128,16 @@ def test_systems_are_compared_by_means_over_seeds():
     random = np.random.default_rng(0)
     noise = random.normal(size=1000)  # of the items, which all models share
     ours, theirs = (np.array([[mean] for mean in means]) + noise for means in ((50, 52, 57), (50, 49, 48)))
-    found = significance.compare_seeds([50, 52, 57], [50, 49, 48], ours, theirs)
+    found = significance.compare_seeds([50, 52, 57], [50, 49, 48], ours, theirs, 10**6)
     assert found.difference == pytest.approx(4)
     error = ((13 + 1) / 2 * (1 / 3 + 1 / 3)) ** 0.5
     assert (found.low, found.high) == pytest.approx((4 - 2.7764 * error, 4 + 2.7764 * error), abs=1e-3)
     assert found.p == pytest.approx(0.1383, abs=1e-3)
-    same = significance.compare_seeds([50, 52, 57], [50, 52, 57], ours, ours)
+    same = significance.compare_seeds([50, 52, 57], [50, 52, 57], ours, ours, 10**6)
     assert same.difference == 0 and same.p == 1 and same.low == -same.high
-    alone = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5)
+    alone = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5, 10**6)
     assert (alone.difference, alone.p, alone.low) == (pytest.approx(3.5), None, None)
-    fixed = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5, (False, True))
+    fixed = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5, 10**6, (False, True))
     half = 4.3027 * (13 / 3) ** 0.5
     assert (fixed.low, fixed.high) == pytest.approx((3.5 - half, 3.5 + half), abs=1e-3)
 
@@ -151,7 +151,7 @@ def test_two_fixed_models_are_compared_over_the_items():
         scores.append(100 * spearmanr(predicted, gold).statistic)
         draws.append(significance.spearman_replicates(predicted, gold))
     pair = significance.paired_bootstrap(*scores, *draws)
-    group = significance.compare_seeds(scores[:1], scores[1:], draws[0][None], draws[1][None], (True, True))
+    group = significance.compare_seeds(scores[:1], scores[1:], draws[0][None], draws[1][None], 300, (True, True))
     assert group.difference == pair.difference
     width = pair.high - pair.low
     assert (group.low, group.high) == pytest.approx((pair.low, pair.high), abs=0.05 * width)

@@ -1,5 +1,7 @@
 """How often tests reject what is true, and intervals hold it, in simulations: 3 to 7, and 93 to 97, of 100 cases."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy.stats import binom, norm, spearmanr
@@ -87,6 +89,59 @@ def test_a_fixed_model_has_no_spread_over_seeds(seeds, limit):
             ours, theirs = groups(random, (seeds, 1), spread, items=100, noise=0.1)
             wrong += significance.compare_groups(ours, theirs, fixed=(False, True)).p < 0.05
         assert wrong / 1500 <= limit
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_samples_of_few_items_tell_no_more_than_the_items(runs):
+    """The samples were taken for the items, so that ten of these had 999 degrees of freedom."""
+    random = np.random.default_rng(runs)
+    ours, theirs = groups(random, (runs, runs), 1.0, items=10)
+    fixed = (runs == 1, runs == 1)
+    of_values = significance.compare_groups(ours, theirs, fixed)
+    draws = [np.stack(list(map(significance.mean_replicates, group))) for group in (ours, theirs)]
+    of_samples = significance.compare_seeds(ours.mean(axis=1), theirs.mean(axis=1), *draws, 10, fixed)
+    assert of_samples.high - of_samples.low == pytest.approx(of_values.high - of_values.low, rel=0.05)
+
+
+def sampled_means(random, runs, items, shape="normal"):
+    """Two groups of one method whose scores are means over items: the scores, and their samples."""
+    both = groups(random, (runs, runs), float(runs > 1), items=items, shape=shape)
+    return [group.mean(axis=1) for group in both] + [np.stack(list(map(significance.mean_replicates, g))) for g in both]
+
+
+def sampled_metric(random, runs, items, metric):
+    """The same of correlations with gold scores in steps, or of average precision, with half of the pairs positive."""
+    gold = np.round(2 * random.normal(size=items)) / 2
+    if metric == "precision":
+        gold = np.arange(items) % 2
+    scores, draws = [[], []], [[], []]
+    easy = gold + 0.7 * random.normal(size=items)
+    for group in range(2):
+        of_group = easy + 0.5 * random.normal(size=items)
+        for _ in range(runs):
+            predicted = of_group + 0.4 * random.normal(size=items)
+            if metric == "precision":
+                scores[group].append(average_precision._average_precisions(predicted, gold == 1)[0])
+                draws[group].append(average_precision.precision_replicates(predicted, gold == 1))
+            else:
+                scores[group].append(100 * spearmanr(predicted, gold).statistic)
+                draws[group].append(significance.spearman_replicates(predicted, gold))
+    return *scores, *map(np.stack, draws)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("items", [10, 15, 30, 100])
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize(("metric", "least"), [("normal", 0.02), ("skewed", 0.02), ("spearman", 0), ("precision", 0)])
+def test_differences_by_samples_are_rarely_called_so_where_there_are_none(metric, least, runs, items):
+    """Of correlations and average precision, the samples of few items spread too far: fewer than 5 of 100 are."""
+    random, rejected, cases = np.random.default_rng([items, runs]), 0, 1000
+    for _ in range(cases):
+        of_means = metric in ("normal", "skewed")
+        drawn = (sampled_means if of_means else sampled_metric)(random, runs, items, metric)
+        rejected += significance.compare_seeds(*drawn, items, (runs == 1, runs == 1)).p < 0.05
+    sys.stdout.write(f"{metric}, {runs} against {runs}, {items} items: {rejected} of {cases}\n")
+    assert least <= rejected / cases <= 0.07
 
 
 def test_a_group_of_one_run_has_no_p_value_and_says_why():

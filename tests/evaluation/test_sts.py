@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sentcli import SentenceEncoder
-from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.errors import DataError, DegenerateVectorsError, InputError, SentcliError
 from sentcli.evaluation import sts, sts_pairs
 
 
@@ -126,8 +126,19 @@ def test_undefined_correlation_is_said():
     values = np.array([1.0, 2.0, 3.0])
     with pytest.raises(SentcliError, match=r"^X a: .*gold"):
         sts.correlations("X", [("a", values, np.ones(3))])
-    with pytest.raises(SentcliError, match=r"^X a: .*similarities"):
+    with pytest.raises(SentcliError, match=r"^X: .*similarities"):
         sts.correlations("X", [("a", np.array([1.0, np.nan, 2.0]), values)])
+
+
+def test_a_subset_without_a_correlation_takes_no_other_with_it():
+    """All pairs have one, which lost it to the subset; the means over subsets have none."""
+    gold, flat = np.array([1.0, 2.0, 3.0]), np.full(3, 0.5)
+    subsets = [("a", np.array([0.1, 0.2, 0.3]), gold), ("b", flat, gold)]
+    score = sts.correlations("X", subsets, 10)
+    assert score.details["subsets"] == {"a": 100.0, "b": None} and score.intervals
+    assert set(score.metrics) == {"spearman", "pearson"}
+    with pytest.raises(DegenerateVectorsError, match=r"^X: .* of b "):
+        sts.correlations("X", subsets, aggregation="mean")
 
 
 def test_zero_vectors_have_cosine_zero():

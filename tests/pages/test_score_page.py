@@ -198,6 +198,15 @@ def test_seeds_are_a_mean_and_a_sample_deviation():
     assert page.title == "Evaluation of SimCSE"
 
 
+def test_seeds_of_two_trainings_are_no_group():
+    runs = [
+        make(f"run-{i}", environment={"trained_run": True, "training": training}) for i, training in enumerate("aab")
+    ]
+    assert heads(scores(page_of(*runs[:2], groups=["A=run-*"]))[0])[1] == "n"
+    with pytest.raises(InputError, match=r"--group A: .*run-0 and run-2"):
+        page_of(*runs, groups=["A=run-*"])
+
+
 def sampled(model, score, noise=0.0, **more):
     """A model on one task, whose samples lie around its score."""
     one = make(model, scores={"STS16": score}, **more)
@@ -303,7 +312,7 @@ def test_the_comparison_of_several_models_stands_once():
     objects = [make(name, against=against(3)) for name in "abc"]
     page = page_of(*objects, make("d", against=against()))
     rows = grid(titled(page, "Against print"))
-    assert [row[0] for row in rows] == ["mean of 3 models"] * 2 + ["d"] * 2
+    assert [row[0] for row in rows] == ["mean of a and 2 more"] * 2 + ["d"] * 2
     assert scores(page)[0].table.published == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 from filelock import FileLock
 
 from sentcli.errors import DataError, InputError
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.transfer_data import AVERAGED
 from sentcli.training import sweep, sweep_file, sweep_view
 from sentcli.training.data import Subset, read_corpus
@@ -366,6 +367,40 @@ def test_means_over_nested_results():
     (summary,) = summarize(records)
     assert summary.sd["a"] == pytest.approx(np.std([1, 3], ddof=1)) and summary.seeds == [5, 6]
     assert summarize(records[:1])[0].sd["a"] is None
+
+
+def test_runs_whose_trainings_differ_are_no_seeds_of_one_point():
+    """A file of results of several trainings without a grid gave one row, with the mean of all."""
+
+    def record(method, rate, seed, **more):
+        settings = {"learning_rate": rate, "seed": seed, **more}
+        identity = {"method": {"name": method}, "settings": settings, "start_model": "a", "device": f"d{seed}"}
+        results = {"best_dev_spearman": 70.0 + seed}
+        return {"point": {}, "seed": seed, "method": method, "identity": identity, "results": results}
+
+    runs = [record("simcse", 1e-5, 1), record("simcse", 3e-5, 1), record("micse", 1e-5, 1), record("simcse", 1e-5, 2)]
+    summaries = summarize([*runs, record("micse", 1e-5, 2, of_a_later_version=0)])
+    assert [(summary.point, summary.seeds) for summary in summaries] == [
+        ({"method": "simcse", "learning_rate": 1e-5}, [1, 2]),
+        ({"method": "simcse", "learning_rate": 3e-5}, [1]),
+        ({"method": "micse", "learning_rate": 1e-5}, [1, 2]),
+    ]
+    assert sweep_table("runs", summaries).columns[:3] == ["method", "learning_rate", "seeds"]
+    other_start = record("simcse", 1e-5, 3)
+    other_start["identity"]["start_model"] = "b"
+    assert [summary.seeds for summary in summarize([runs[0], other_start])] == [[1], [3]]
+    two_stages = [dict(run, after="is-bert", model="bert") for run in (runs[0], other_start)]
+    assert [summary.seeds for summary in summarize(two_stages)] == [[1, 3]], "the first stage has the seed, too"
+
+
+def test_a_run_says_of_which_training_it_is_a_seed(invoke, tiny_bert, text, tmp_path):
+    for name, rate, seed in (("a", "1e-3", 1), ("b", "1e-3", 2), ("c", "1e-4", 1)):
+        train(invoke, tiny_bert, text, tmp_path / name, "--method", "simcse", "--seed", seed, "--learning-rate", rate)
+    first, second, third = (EvaluatedModel(str(tmp_path / name)).training for name in "abc")
+    assert first == second and len({first, third, None}) == 3
+    assert EvaluatedModel(str(tiny_bert)).training is None
+    (tmp_path / "b" / "run.json").write_text("[1]")
+    assert EvaluatedModel(str(tmp_path / "b")).training is None
 
 
 def test_early_stop(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import sentcli
 from sentcli.evaluation.score_json import unpack
@@ -99,6 +100,52 @@ def test_several_models_are_compared_and_one_sentence_says_which_is_best(models,
     assert again["cached"] == ["p.tsv", "b.tsv"]
     assert again["results"] == first["results"]
     assert "cached" not in json.loads(invoke(*call, "--rerun", check=0).stdout)[0]
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """A model whose vectors are all equal, and one whose vectors are not finite."""
+    found = []
+    for name, value in (("collapsed", 1.0), ("not-finite", np.nan)):
+        folder = save_backbone(tmp_path_factory.mktemp("broken") / name)
+        weights = load_file(folder / "model.safetensors")
+        for key, array in weights.items():
+            if "LayerNorm" in key:
+                array[:] = 0 if key.endswith("weight") else value
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        found.append(folder)
+    return found
+
+
+def test_a_model_or_a_file_without_a_score_takes_no_other_with_it(models, broken, own, invoke, tmp_path):
+    """The command ended without a table, and named the file twice and the model not at all."""
+    same = write(
+        tmp_path / "same.tsv", ["sentence1", "sentence2", "score"], [(TEXTS[i],) * 2 + (i % 5,) for i in range(12)]
+    )
+    call = ["evaluate", own["scored"], same]
+    names = [part for model in (models[0], *broken) for part in ("-m", model)]
+    done = invoke(*call, *names, "--json", tmp_path / "r.json", check=0)
+    first, collapsed, not_finite = json.loads((tmp_path / "r.json").read_text())
+    assert first["results"]["s.tsv"]["value"] is not None
+    assert (first["average"], first["average_lacks"]) == (None, ["same.tsv"])
+    for report, entry in (
+        (first, first["results"]["same.tsv"]),
+        (collapsed, collapsed["results"]["s.tsv"]),
+        (not_finite, not_finite["results"]["s.tsv"]),
+    ):
+        assert entry["spearman"] is entry["value"] is None and entry["kind"] == "scored"
+        assert entry["reason"] in done.stdout and report["model"] in done.stderr
+        assert not re.search(r"\.tsv", entry["reason"]), "the entry is that of the file"
+    page = tmp_path / "page.md"
+    invoke("report", tmp_path / "r.json", "-o", page, check=0)
+    assert collapsed["results"]["s.tsv"]["reason"] in page.read_text()
+    one = ["evaluate", own["scored"]]
+    invoke(*one, "-m", broken[0], "--json", tmp_path / "none.json", check=1)
+    assert json.loads((tmp_path / "none.json").read_text())["results"]["s.tsv"]["value"] is None
+    invoke(*one, "-m", broken[0], "--save-baseline", tmp_path / "b.json", check=1)
+    invoke(*one, "-m", models[0], "--save-baseline", tmp_path / "b.json", check=0)
+    gate = invoke(*one, "-m", broken[0], "--baseline", tmp_path / "b.json", "--format", "github", check=3)
+    assert "::error" in gate.stdout and "no score" in gate.stdout
 
 
 @pytest.mark.slow

@@ -524,15 +524,20 @@ def test_a_run_against_print(make_set, make_random, invoke, tiny_bert):
 def test_a_printed_average_is_of_the_fourteen_sets():
     from sentcli.evaluation import known_sets, published
     from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY
+    from tests.evaluation.conftest import scored_model
 
     system = published.find("infocse-bert-base")
-    scores = {name: [0.5] for name in known_sets.averaged()}
-    found = published.compare_with_published(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
+    scores = dict.fromkeys(known_sets.averaged(), 0.5)
+
+    def compare(scores):
+        return published.compare_with_published(system, RETRIEVAL, [scored_model(RETRIEVAL, scores)])["tasks"]
+
+    found = compare(scores)
     assert len(found) == 15 and found["average"]["published"] == pytest.approx(0.2509)
     scores["dbpedia"] = scores.pop("dbpedia-entity")
-    assert "average" in published.compare_with_published(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
-    scores["msmarco"] = [0.5]
-    assert "average" not in published.compare_with_published(system, RETRIEVAL, {**scores, "average": [1]}, {})["tasks"]
+    assert "average" in compare(scores)
+    scores["msmarco"] = 0.5
+    assert "average" not in compare(scores)
     simcse = published.find("simcse-bert-base")
     assert [simcse.score(f"recall@{k}", IN_DOMAIN) for k in (1, 5, 10)] == [74.23, 94.85, 95.88]
     assert simcse.source_of(["recall@1"], IN_DOMAIN, []) == "InfoCSE table 11"

@@ -35,6 +35,8 @@ FIXED = (*POOLED, "words")
 """How the systems begin that are one model without a seed."""
 LENGTHS = (100, 300, 900)
 GREATEST_PERPLEXITY = 250
+FEWEST_PAIRS = 1186
+"""The pairs of STS16, the smallest of the seven tasks."""
 POOLINGS = ("cls", "mean", "first-last-avg")
 LOW_SHOT = {"fraction": 0.001, "subset_seed": "seed"}
 AMI = {"method": "micse", "contrastive.queue_size": 0, **LOW_SHOT}
@@ -257,7 +259,7 @@ class Scores:
 
     @staticmethod
     def _difference(one: Sequence[Any], two: Sequence[Any], fixed: tuple[bool, bool]) -> dict[str, Any]:
-        found = significance.compare_seeds(one[0], two[0], one[1], two[1], fixed)
+        found = significance.compare_seeds(one[0], two[0], one[1], two[1], FEWEST_PAIRS, fixed)
         return {
             "seeds": [len(one[0]), len(two[0])],
             "means": [float(one[0].mean()), float(two[0].mean())],

@@ -39,6 +39,13 @@ class FinishedRun:
         return {"method": self.record["method"], **varied}
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What decides the training besides its seed."""
+        from sentcli.training.records import facts_of
+
+        return facts_of(self.record)
+
+    @property
     def sentences(self) -> int:
         """The number of sentences that it was trained on."""
         return sum(int(file["sentences"]) for file in self.record["identity"]["data"])
@@ -212,10 +219,9 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     deviation is missing for a single run.
     """
     groups: dict[str, dict[Any, list[FinishedRun]]] = {}
-    for system, value, run in placed:
-        hashable = tuple(value) if isinstance(value, list) else value
+    for system, value, run in _told_apart(placed):
         by_value = groups.setdefault(system, {})
-        by_value.setdefault(hashable, []).append(run)
+        by_value.setdefault(value, []).append(run)
     rows = []
     values = []
     for system, by_value in groups.items():
@@ -229,6 +235,31 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["system", "value", "runs", *scores])
     frame["value"] = pd.Series(values, dtype=object)  # keeps integers beside floats
     return frame.astype(dict.fromkeys(scores, float))
+
+
+def _told_apart(placed: Iterable[tuple[str, Any, FinishedRun]]) -> Iterator[tuple[str, Any, FinishedRun]]:
+    """Yield every run with its system and value; a system that has two trainings at one value becomes several.
+
+    Their names say in what they differ. Values are those that a dictionary may have as keys.
+    """
+    from sentcli.seeds import by_setting, told_apart
+
+    points: dict[tuple[str, Any], list[FinishedRun]] = {}
+    for system, value, run in placed:
+        hashable = tuple(value) if isinstance(value, list) else value
+        points.setdefault((system, hashable), []).append(run)
+    apart: dict[str, set[str]] = {}  # the settings that tell the trainings of a system apart
+    for (system, _), runs in points.items():
+        for settings in told_apart([run.facts for run in runs]):
+            apart.setdefault(system, set()).update(settings)
+    for (system, value), runs in points.items():
+        for run in runs:
+            facts = run.facts
+            settings = by_setting(facts, list(facts))
+            parts = [system]
+            for key in sorted(apart[system]):
+                parts.append(f"{key} {settings.get(key)}")
+            yield ", ".join(parts), value, run
 
 
 def _order(value: Any) -> tuple[bool, float, str]:

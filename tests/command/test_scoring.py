@@ -1,0 +1,34 @@
+"""Models beside each other and beside print: which of them are seeds of one system."""
+
+from sentcli.command.scoring import compare_models, tables_of, with_comparisons
+from sentcli.evaluation.published import Published
+from sentcli.evaluation.score_kinds import SIMILARITY
+from tests.evaluation.conftest import scored_model
+
+PRINTED = Published("x", "X", "a table", {"STS16": 80.0})
+
+
+def scored(model, value, **environment):
+    interval = {"STS16": (value - 2, value + 2)}
+    return scored_model(SIMILARITY, {"STS16": value}, interval, environment, model)
+
+
+def test_only_runs_of_one_training_are_seeds_of_a_system_that_is_set_beside_print():
+    """Any models were taken for seeds: 82 and 50 gave a mean of 66 from -289 to 421, with 77 within."""
+    models = [
+        scored("encoder", 82.0, trained_run=False),
+        scored("seed-1", 70.0, trained_run=True, training="a"),
+        scored("unknown", 71.0, trained_run=True),
+        scored("seed-2", 71.0, trained_run=True, training="a"),
+        scored("other rate", 60.0, trained_run=True, training="b"),
+    ]
+    compared = with_comparisons(models, PRINTED, SIMILARITY)
+    lines = [of_model.against["tasks"]["STS16"] for of_model in compared]
+    assert [(line["measured"], line["runs"]) for line in lines] == [
+        (82.0, 1), (70.5, 2), (71.0, 1), (70.5, 2), (60.0, 1),
+    ]  # fmt: skip
+    assert lines[0]["range"] == (80.0, 84.0) and lines[0]["within"]
+    assert lines[1]["range"] == lines[3]["range"] and not lines[4]["within"]
+    (table,) = [table for table in tables_of(compared) if "published" in table.columns]
+    assert len(table.rows) == 4, "seeds share a row"
+    assert compare_models(models, None, SIMILARITY).model_json(models[0]) == {}
