@@ -85,8 +85,12 @@ def choices_of(study: Study, scores: Sequence[ModelScores]) -> Choices:
     from sentcli.pages.score_page import Choices
     from sentcli.pages.systems import Pattern
 
-    groups = [Pattern("-m", label, glob.escape(run)) for run, label in study.labels.items()]
-    return Choices(groups=tuple(group for group in groups if any(map(group.matches, scores))))
+    groups = []
+    for run, label in study.labels.items():
+        group = Pattern("-m", label, glob.escape(run))
+        if any(map(group.matches, scores)):
+            groups.append(group)
+    return Choices(groups=tuple(groups))
 
 
 def _trainings(scores: Sequence[ModelScores]) -> list[list[ModelScores]]:
