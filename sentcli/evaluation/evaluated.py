@@ -19,6 +19,7 @@ from sentcli.evaluation.reused_vectors import ReusedVectors
 from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.studies import training_of
 from sentcli.evaluation.text_vectors import NO_VECTORS, TextVectors
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import read_json
@@ -28,7 +29,6 @@ from sentcli.model.identity import ModelSource, cache_key, library_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
-from sentcli.seeds import training_facts
 
 
 class Task(Protocol):
@@ -168,20 +168,10 @@ class EvaluatedModel:
 
     @property
     def training(self) -> str | None:
-        """What decided the training besides its seed, as a hash that its seeds share; None if unknown.
-
-        A training that began with the weights of another one, of the same seed, is decided by that one's settings.
-        """
+        """What decided the training besides its seed, as a hash that its seeds share; None if unknown."""
         if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
             return None
-        try:
-            facts = training_facts(read_json(self.spec.folder / "run.json", default={}))
-            before = read_json(self.spec.folder / "sentcli.json", default={}).get("first_stage")
-            if before:
-                first = {"method": before["method"], "model": before["model"], **before["settings"]}
-                facts["start_model"] = training_facts(first)
-        except (InputError, AttributeError, KeyError, TypeError):  # other programs' files of these names say nothing
-            return None
+        facts = training_of(self.spec.folder)
         if not facts:
             return None
         return json_digest(facts)

@@ -102,9 +102,12 @@ def evaluate(
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
+    from sentcli.command.scoring import choices_of
     from sentcli.evaluation import labelled_data
     from sentcli.evaluation.score_replicates import check_replicates_file, write_replicates
+    from sentcli.evaluation.scores import ModelScores
     from sentcli.evaluation.slices import query_columns
+    from sentcli.evaluation.studies import study_of
     from sentcli.pages.gate import compare_with_baseline, save_baseline
     from sentcli.pages.own_data import compare_systems, tables_of
     from sentcli.pages.parts import Caveats, Part
@@ -119,7 +122,10 @@ def evaluate(
         raise InputError(f"-m {repeated[0]} is given twice")
     if draws is not None:
         check_replicates_file(draws, overwrite=overwrite)
-    page = Choices(groups=read_groups(group or [], model))
+    study = study_of(model)
+    model = study.models
+    of_study = choices_of(study, [ModelScores("evaluate", name, {}, ()) for name in model]).groups
+    page = Choices(groups=(*read_groups(group or [], model), *of_study))
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
     tasks = _in_passages(tasks, passages, variants)
     reranker = reranking.load(options, rerun=scoring.rerun)

@@ -16,6 +16,7 @@ from sentcli.evaluation.measuring import score_model
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.searched_sets import SearchedSets
 from sentcli.evaluation.set_search import TOP_K
+from sentcli.evaluation.studies import study_of
 from sentcli.io.atomic import check_output
 from sentcli.io.sources import open_source
 from sentcli.model.options import LoadOptions
@@ -41,6 +42,7 @@ def score_sets(
 ) -> Result:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
     _check_usage(models, sets, search.modes, overwrite=overwrite)
+    study = study_of(models)
     top_k = search.top_k or TOP_K
     collections = searched_sets.load_sets(sets.beir or [], sets.split)
     if passages.passages and (sets.from_run or search.modes == ["bm25"]):
@@ -59,7 +61,7 @@ def score_sets(
             console.note(f"{reranker.name} reads the {top_k} hits of each query that are found (--top-k)")
         searched = SearchedSets(collections, search, passages if passages.passages else None)
         searched.check(options)
-        retrievers = searched_sets.retrievers(scoring.models(models, options), search.modes, reranker)
+        retrievers = searched_sets.retrievers(scoring.models(study.models, options), search.modes, reranker)
         files = {}
         if sets.run is not None:
             others = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
@@ -70,7 +72,7 @@ def score_sets(
                 scores.append(searched.score(retriever, runs, rerun=scoring.rerun, read_cache=sets.run is None))
     if sets.per_query is not None:
         searched_sets.write_queries(sets.per_query, scores)
-    return scores_result(scores, published, RETRIEVAL)
+    return scores_result(scores, published, RETRIEVAL, study)
 
 
 def _check_as_published(collections: Sequence[Collection], search: SearchOptions) -> None:
@@ -126,7 +128,8 @@ def score_pairs(
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
     console.note(f"{pairs.in_domain}: the queries are the first sentences of {query_columns}")
     console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
-    evaluated = scoring.models(models, options)
+    study = study_of(models)
+    evaluated = scoring.models(study.models, options)
     similarities = [search.similarity_of(model.spec) for model in evaluated]
     protocol = {
         "pairs": pairs.in_domain,
@@ -141,4 +144,4 @@ def score_pairs(
         for model, similarity in zip(evaluated, similarities, strict=True):
             task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
             score_model(model, [task], "retrieve", {**protocol, "similarity": similarity}, done=scores)
-    return scores_result(scores, published, IN_DOMAIN)
+    return scores_result(scores, published, IN_DOMAIN, study)

@@ -48,6 +48,7 @@ def senteval(
     from sentcli.evaluation.evaluated import Task
     from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import TRANSFER
+    from sentcli.evaluation.studies import study_of
 
     data = dataset_path(data)
     task_names = names(tasks) or list(transfer_data.AVERAGED)
@@ -68,8 +69,9 @@ def senteval(
         choices |= transfer.PROTOCOLS[protocol].describe()
     if graded:
         choices["regression"] = relatedness.HEAD_PROTOCOL
-    models = scoring.models(model, replace(options, normalize=False))
+    study = study_of(model)
+    models = scoring.models(study.models, replace(options, normalize=False))
     with scores_if_interrupted() as scores:
         for evaluated in models:
             score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED, done=scores)
-    return scores_result(scores, published, TRANSFER)
+    return scores_result(scores, published, TRANSFER, study)

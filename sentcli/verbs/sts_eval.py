@@ -72,6 +72,7 @@ def sts_eval(
     from sentcli.evaluation import relatedness, significance, sts, sts_pairs
     from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
+    from sentcli.evaluation.studies import study_of
 
     resamples = significance.RESAMPLES if intervals else 0
     own_subsets: dict[str, list[Pairs]] = {}
@@ -101,11 +102,12 @@ def sts_eval(
     protocol = _protocol(aggregation, split if data is not None else None, resamples, regression=regression)
     if pair_fields is not None:
         protocol["pair_fields"] = pair_fields
-    models = scoring.models(model, options, pairs=not regression)
+    study = study_of(model)
+    models = scoring.models(study.models, options, pairs=not regression)
     with scores_if_interrupted() as scores:
         for evaluated in models:
             score_model(evaluated, scored_tasks, "sts-eval", protocol, done=scores)
-    return scores_result(scores, published, SIMILARITY)
+    return scores_result(scores, published, SIMILARITY, study)
 
 
 def _add_tasks(subsets_by_task: dict[str, list[Pairs]], more: Mapping[str, list[Pairs]], place: str) -> None:

@@ -1,0 +1,101 @@
+"""A folder of training runs as a group of models: those of a sweep, of several seeds, or runs side by side.
+
+Runs that differ in the seed alone are seeds of one system, whose label says in what the systems differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.io.forms import read_json
+from sentcli.seeds import by_training, told_apart, training_facts
+
+IDENTITY = "run.json"
+"""What decided a training, in the folder of each run."""
+WEIGHTS = "model.safetensors"
+"""What a finished run has."""
+MODEL_FILES = ("config.json", "modules.json", "sentcli.json", IDENTITY, WEIGHTS)
+"""What the folder of a model has, one of them at least."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The models that the names of a command stand for."""
+
+    models: list[str]
+    """All models, with the runs of a folder in its place."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """The label of the system of each run, by its name."""
+
+
+def study_of(names: Sequence[str]) -> Study:
+    """Return the models that some names stand for: a folder of runs stands for those that have finished.
+
+    Raises:
+        InputError: if a folder holds runs of which none has finished.
+    """
+    models: list[str] = []
+    labels: dict[str, str] = {}
+    for name in names:
+        runs = _runs_in(name)
+        if not runs:
+            models.append(name)
+            continue
+        models += list(map(str, runs))
+        labels |= _labels(name, runs)
+    return Study(models, labels)
+
+
+def training_of(run: Path) -> dict[str, Any]:
+    """Return what decided the training of a run besides its seed, by dotted names; empty if it is not known.
+
+    A training that began with the weights of another one, of the same seed, is decided by that one's settings.
+    """
+    try:
+        facts = training_facts(read_json(run / IDENTITY, default={}))
+        before = read_json(run / "sentcli.json", default={}).get("first_stage")
+        if before:
+            first = {"method": before["method"], "model": before["model"], **before["settings"]}
+            facts["start_model"] = training_facts(first)
+    except (InputError, AttributeError, KeyError, TypeError):  # other programs' files of these names say nothing
+        return {}
+    return facts
+
+
+def _runs_in(name: str) -> list[Path]:
+    """Return the finished runs of a folder; none if it is no folder of runs.
+
+    Raises:
+        InputError: if it holds runs of which none has finished.
+    """
+    folder = Path(name)
+    if not folder.is_dir() or any((folder / file).exists() for file in MODEL_FILES):
+        return []
+    runs = sorted(path.parent for path in folder.glob(f"*/{IDENTITY}"))
+    finished = [run for run in runs if (run / WEIGHTS).exists()]
+    if runs and not finished:
+        raise InputError(f"{name}: none of its {len(runs)} runs has finished; sentcli train ... --resume goes on")
+    if len(finished) < len(runs):
+        console.warn(f"{name}: {len(runs) - len(finished)} of {len(runs)} runs have not finished, and are left out")
+    return finished
+
+
+def _labels(name: str, runs: Sequence[Path]) -> dict[str, str]:
+    """Return the label of each run of a folder: that of the folder, and in what its training differs from others."""
+    facts: list[Mapping[str, Any]] = list(map(training_of, runs))
+    groups = by_training(facts)
+    labels: dict[str, str] = {}
+    for number, group in enumerate(groups, 1):
+        settings = told_apart(facts)[group[0]]
+        words = ", ".join(f"{key} {value}" for key, value in settings.items() if value is not None)
+        label = words or name
+        if label in labels.values():
+            label = f"{label} ({number})"
+        for position in group:
+            labels[str(runs[position])] = label
+    return labels

@@ -1,0 +1,64 @@
+"""A folder of runs stands for its models wherever models are scored; those of one training are seeds of one system."""
+
+import json
+
+import pytest
+
+from sentcli.errors import InputError
+from sentcli.evaluation.studies import study_of
+
+
+@pytest.fixture
+def study(invoke, tiny_bert, text, tmp_path):
+    """A sweep of two rates with two seeds each."""
+    (tmp_path / "sweep.toml").write_text("seeds = [1, 2]\n[[grid]]\nlearning_rate = [1e-3, 3e-3]\n")
+    folder = tmp_path / "study"
+    command = ("train", "--method", "simcse", "-m", tiny_bert, "--data", text, "--batch-size", 16, "--max-steps", 1)
+    invoke(*command, "--sweep", tmp_path / "sweep.toml", "-o", folder, check=0)
+    return folder
+
+
+@pytest.fixture
+def pairs(tmp_path, sentences):
+    words = [sentence for sentence in sentences if sentence.strip() and "\t" not in sentence]
+    rows = [f"{words[number]}\t{words[number + 40]}\t{number % 6}" for number in range(36)]
+    file = tmp_path / "scored.tsv"
+    file.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
+    return file
+
+
+def test_a_sweep_is_a_row_a_setting_with_its_seeds(invoke, study, pairs, tiny_bert, tmp_path):
+    for command in (("sts-eval", "--pairs", pairs), ("evaluate", pairs)):
+        page, scores = tmp_path / f"{command[0]}.md", tmp_path / f"{command[0]}.json"
+        done = invoke(*command, "-m", study, "-m", tiny_bert, "--json", scores, "--report", page, check=0)
+        models = json.loads(scores.read_text())
+        assert [model["model"] for model in models] == [*map(str, sorted(study.glob("learning*"))), str(tiny_bert)]
+        for shown in (done.stdout, page.read_text()):
+            assert shown.count("±") >= 2, "two systems with a mean and a deviation"
+            assert "0.001" in shown and "0.003" in shown
+        compared = [model.get("compared") for model in models]
+        assert "0.001" in compared[-1]["with"], "the first system is what the others are compared with"
+
+
+def test_folders_of_models_stand_for_themselves(study, tiny_bert):
+    assert study_of([str(tiny_bert), "minilm"]).models == [str(tiny_bert), "minilm"]
+    run = sorted(study.glob("learning*"))[0]
+    assert study_of([str(run)]).models == [str(run)]
+    assert study_of([str(study)]).models == list(map(str, sorted(study.glob("learning*"))))
+
+
+def test_runs_that_have_not_finished_are_left_out(study, capsys):
+    runs = sorted(study.glob("learning*"))
+    (runs[0] / "model.safetensors").unlink()
+    assert len(study_of([str(study)]).models) == 3
+    assert "1 of 4" in capsys.readouterr().err
+    for run in runs[1:]:
+        (run / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="study"):
+        study_of([str(study)])
+
+
+def test_a_study_of_one_training_has_the_name_of_its_folder(study):
+    for run in study.glob("*0.003*"):
+        (run / "run.json").unlink()
+    assert set(study_of([str(study)]).labels.values()) == {str(study)}
