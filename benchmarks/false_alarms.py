@@ -68,7 +68,7 @@ def main():
         before, after = first[chosen], second[chosen]
         greatest = max(greatest, float(np.abs(after - before).max()))
         draws = [significance.mean_replicates(values) for values in (after, before)]
-        found = significance.paired_bootstrap(after.mean(), before.mean(), *draws)
+        found = significance.compare_two(after.mean(), before.mean(), *draws, len(after))
         alarms.update(allow for allow in ALLOWED if found.low < -allow)
     for allow in ALLOWED:
         print(f"allow {allow:g}: {alarms[allow]} alarms in {arguments.runs} runs")

@@ -24,7 +24,7 @@ from sentcli.evaluation.readings import FLAGS, read_documents
 from sentcli.evaluation.retrieval import RetrievalSet, load_set
 from sentcli.evaluation.retrieval_metrics import relevant_documents
 from sentcli.evaluation.retrieval_tasks import score_run
-from sentcli.evaluation.significance import paired_bootstrap
+from sentcli.evaluation.significance import compare_two
 from sentcli.search.options import SearchOptions
 from sentcli.search.searcher import build
 from sentcli.testset.queries import structural_queries
@@ -100,9 +100,8 @@ def measured(name: str, kind: str, data: RetrievalSet, model: EvaluatedModel) ->
             run[query] = {data.ids[row]: score for row, score in zip(positions, scores, strict=True) if row >= 0}
         score = score_run(data, run, TOP_K)
         cut = cut or score
-        difference = paired_bootstrap(
-            score.value, cut.value, score.replicates_of("ndcg@10"), cut.replicates_of("ndcg@10")
-        )
+        replicates = score.replicates_of("ndcg@10"), cut.replicates_of("ndcg@10")
+        difference = compare_two(score.value, cut.value, *replicates, len(data.queries))
         ways[reading] = {
             "ndcg@10": round(score.value, 4),
             "difference": round(difference.difference, 4),

@@ -3,13 +3,14 @@
 import json
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import permutation_test
 from study_tables import RESULTS, markdown
 
 from sentcli.adapting.contest import WEIGHTED
-from sentcli.evaluation.significance import LEVEL, Difference, holm, mean_interval
+from sentcli.evaluation.significance import LEVEL, holm, mean_interval
 
 ADAPT = RESULTS / "adapt"
 SIGNS = 9999
@@ -22,6 +23,15 @@ BEFORE = {
     "language modelling": "margins",
 }
 """What each part is added to."""
+
+
+class Difference(NamedTuple):
+    """The difference of two means with its interval, and p where it was tested."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
 
 
 def adaptations() -> str:
