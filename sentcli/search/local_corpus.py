@@ -98,7 +98,8 @@ class LocalCorpus:
         """Return the nearest rows, those whose scores differ by rounding alone in the order of the corpus."""
         searcher = self.searcher
         assert searcher is not None
-        if isinstance(searcher, Searcher) and searcher.parts:  # an index finds what it finds
+        has_index = isinstance(searcher, Searcher) and bool(searcher.parts)
+        if has_index or isinstance(searcher, CompressedSearch):  # which would find others if more were asked for
             return searcher.search(vectors, k, self.mask).in_order_of_rows()
         asked = min(k + MORE_HITS, len(self))
         most = asked
