@@ -104,6 +104,8 @@ class _Lists:
         user_names: list[str] = []
         if fields is not None:
             user_names = list(map(str.strip, fields.split(",")[2:]))
+            if not any(name in names for name in user_names):  # the third one is a score or a label
+                user_names = []
         if positives is not None:
             unused = ", ".join(name for name in UNUSED if record.get(name))
             if unused:
