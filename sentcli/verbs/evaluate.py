@@ -117,13 +117,13 @@ def evaluate(
     from sentcli.pages.thresholds import find_thresholds
 
     # what the user asks for, checked before anything is encoded
+    study = study_of(model)
+    model = study.models
     repeated = [name for name in model if model.count(name) > 1]
     if repeated:
         raise InputError(f"-m {repeated[0]} is given twice")
     if draws is not None:
         check_replicates_file(draws, overwrite=overwrite)
-    study = study_of(model)
-    model = study.models
     of_study = choices_of(study, [ModelScores("evaluate", name, {}, ()) for name in model]).groups
     page = Choices(groups=(*read_groups(group or [], model), *of_study))
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
