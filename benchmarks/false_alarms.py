@@ -15,10 +15,10 @@ import numpy as np
 from common import data_folder, machine
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation import significance
 from sentcli.evaluation.readings import ReadDocuments
 from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.set_search import SetSearch
+from sentcli.evaluation.significance import compare_means
 from sentcli.evaluation.variant_grid import Encoding, Storage
 from sentcli.evaluation.variants import HITS, EncodedSet, score
 from sentcli.model.probe_vectors import ProbeVectors
@@ -67,9 +67,8 @@ def main():
         chosen = generator.permutation(len(first))[: 3 * len(first) // 4]
         before, after = first[chosen], second[chosen]
         greatest = max(greatest, float(np.abs(after - before).max()))
-        draws = [significance.mean_replicates(values) for values in (after, before)]
-        found = significance.compare_two(after.mean(), before.mean(), *draws, len(after))
-        alarms.update(allow for allow in ALLOWED if found.low < -allow)
+        found = compare_means(after, before)
+        alarms.update(allow for allow in ALLOWED if not found.excludes_loss(allow))
     for allow in ALLOWED:
         print(f"allow {allow:g}: {alarms[allow]} alarms in {arguments.runs} runs")
     print(f"the greatest change of a query: {greatest:.4f}")

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from common import machine
 
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.significance import mean_interval
+from sentcli.evaluation.significance import compare_means
 from sentcli.io.pages import (
     LOWEST,
     PageLayout,
@@ -212,8 +212,9 @@ def gain(rank: int) -> float:
 
 def compared(values: Floats, others: Floats) -> dict[str, float]:
     """Return the difference of two means over the same queries with its interval."""
-    low, high = mean_interval(values - others)
-    return {"difference": round(float((values - others).mean()), 4), "low": round(low, 4), "high": round(high, 4)}
+    found = compare_means(values, others)
+    low, high = found.interval
+    return {"difference": round(found.difference, 4), "low": round(low, 4), "high": round(high, 4)}
 
 
 def measured(folder: Path, model: EvaluatedModel, context: Context) -> dict[str, object]:

@@ -3,18 +3,14 @@
 import json
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import permutation_test
 from study_tables import RESULTS, markdown
 
 from sentcli.adapting.contest import WEIGHTED
-from sentcli.evaluation.significance import LEVEL, holm, mean_interval
+from sentcli.evaluation.significance import LEVEL, Difference, compare_means, corrected
 
 ADAPT = RESULTS / "adapt"
-SIGNS = 9999
-"""Random signs of the differences; the smallest p is 0.0002, which Holm's correction of the table leaves below 0.05."""
 BEFORE = {
     "weights of tokens": "start",
     "structure": "start",
@@ -25,15 +21,6 @@ BEFORE = {
 """What each part is added to."""
 
 
-class Difference(NamedTuple):
-    """The difference of two means with its interval, and p where it was tested."""
-
-    difference: float
-    low: float
-    high: float
-    p: float
-
-
 def adaptations() -> str:
     """Return what ``adapt`` did on each set, and the mean over sets."""
     rows = []
@@ -41,7 +28,7 @@ def adaptations() -> str:
     for path in sorted(ADAPT.glob("*.json")):
         record = json.loads(path.read_text("utf-8"))
         results = record["results"]
-        difference = Difference(results["difference"], *results["interval"], p=math.nan)
+        difference = Difference(results["difference"], *results["interval"])
         found[path.stem] = difference
         taken = "yes" if results["adopted"] else "no"
         minutes = f"{record['elapsed_seconds'] / 60:.0f}"
@@ -65,8 +52,8 @@ def parts() -> str:
     for name, of_part in values.items():
         for part, before in BEFORE.items():
             if part in of_part:
-                found[name, part] = compared(of_part[part], of_part[before])
-    corrected = dict(zip(found, holm([difference.p for difference in found.values()]), strict=True))
+                found[name, part] = compare_means(of_part[part], of_part[before])
+    found = dict(zip(found, corrected(list(found.values())), strict=True))
     rows = []
     for part, before in BEFORE.items():
         cells = [f"{part}, from {before}"]
@@ -75,7 +62,7 @@ def parts() -> str:
             if (name, part) not in found:
                 cells.append("-")
                 continue
-            star = "*" if corrected[name, part] < 1 - LEVEL else ""
+            star = "*" if found[name, part].p_holm < 1 - LEVEL else ""
             cells.append(cell(found[name, part]) + star)
             known.append(found[name, part])
         cells.append(cell(pooled(known)))
@@ -83,18 +70,11 @@ def parts() -> str:
     return markdown(["part", *values, "mean"], rows)
 
 
-def compared(values: np.ndarray, before: np.ndarray) -> Difference:
-    """Return the difference of the means of two systems over the same queries, and the p of a test of random signs."""
-    differences = values - before
-    test = permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=SIGNS, rng=0)
-    return Difference(differences.mean(), *mean_interval(differences), p=test.pvalue)
-
-
 def pooled(differences: Sequence[Difference]) -> Difference:
     """Return the mean over sets, whose interval has the sets' own widths as errors that are independent."""
     mean = sum(each.difference for each in differences) / len(differences)
     half = math.hypot(*((each.high - each.low) / 2 for each in differences)) / len(differences)
-    return Difference(mean, mean - half, mean + half, p=math.nan)
+    return Difference(mean, mean - half, mean + half)
 
 
 def cell(difference: Difference, digits: int = 3) -> str:

@@ -25,7 +25,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.score_kinds import SCORE_KINDS
-from sentcli.evaluation.significance import RESAMPLES, smallest_shown
+from sentcli.evaluation.significance import RESAMPLES
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import write_json
@@ -36,6 +36,8 @@ from sentcli.training.teachers import open_teacher
 
 FORMAT = 4
 """Changes when an unfinished adaptation of an earlier version cannot go on."""
+ALLOWED_SHARE = 0.01
+"""The share of the highest score that may be lost of what is kept, where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -182,13 +184,15 @@ def _judged(
     gain = compare_scores(before[0], now[0])
     kept = None
     if kept_tasks:
-        highest = SCORE_KINDS[before[1].kind].highest
-        kept = compare_scores(before[1], now[1], options.allow * highest)
+        allow = options.allow
+        if allow is None:
+            allow = ALLOWED_SHARE * SCORE_KINDS[before[1].kind].highest
+        kept = compare_scores(before[1], now[1], allow)
     tried = len({entrant.name for entrant in contest.entrants}) - 1
     name = best.name
     if 0 < best.share < 1:
         name = f"{best.name}, {best.share:g} of the way"
-    return Verdict(name, gain, len(test.data.queries), kept, tried, smallest_shown(*met.interval))
+    return Verdict(name, gain, len(test.data.queries), kept, tried, met.difference.smallest or 0.0)
 
 
 def _write(output: Path, model: str, results: dict[str, Any]) -> None:

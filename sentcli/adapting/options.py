@@ -25,7 +25,8 @@ class AdaptOptions:
         test: Retrieval set whose queries choose nothing and decide, in its split test; default: half of --dev, or made
             ones.
         keep: Set of general similarity on which the model may not fall, such as STS-B's pairs.
-        allow: The greatest loss on --keep, as a share of the highest score: 0.01 is a point where scores are times 100.
+        allow: The greatest loss on --keep, in units of its metric; default: a hundredth of the highest score, which is
+            1 where scores are times 100.
         write_with: Let a model write the queries of training, as for data make-set.
         teacher: A better model, whose margins between documents are learnt; default: the model itself.
         budget: Time for all of it, such as 90s, 15m or 2h.
@@ -38,7 +39,7 @@ class AdaptOptions:
     dev: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="SET")] = None
     test: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="SET")] = None
     keep: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="SET")] = None
-    allow: Annotated[float, Ge(0)] = 0.01
+    allow: Annotated[float | None, Ge(0)] = None
     write_with: Annotated[str | None, Flag(metavar="URL#MODEL|MODEL|FILE")] = None
     teacher: Annotated[str | None, Holds.MODEL, Flag(metavar="M|URL#NAME|FILE")] = None
     budget: Annotated[str, Flag(metavar="TIME")] = "15m"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentcli.evaluation.baseline import BaselineComparison
-from sentcli.table import MINUS, Table
+from sentcli.table import Table
 
 START = "start"
 """The name of the choice where no candidate was better than the start."""
@@ -31,7 +31,7 @@ class Verdict:
     @property
     def adopted(self) -> bool:
         """Whether the candidate is taken: its gain lies above 0, and no loss beyond what is allowed is possible."""
-        if self.chosen == START or not is_gain(self.gain.interval):
+        if self.chosen == START or not self.gain.difference.is_gain:
             return False
         return self.kept is None or self.kept.passed
 
@@ -42,9 +42,9 @@ class Verdict:
             "adopted": self.adopted,
             "chosen": self.chosen,
             "metric": gain.metric,
-            "start": gain.value,
-            "value": gain.value + gain.difference,
-            "difference": gain.difference,
+            "start": gain.before,
+            "value": gain.after,
+            "difference": gain.difference.difference,
             "interval": list(gain.interval),
             "smallest": self.smallest,
             "queries": self.queries,
@@ -57,10 +57,9 @@ class Verdict:
     def sentence(self) -> str:
         """What was found, and what the folder holds."""
         gain = self.gain
-        low, high = map(_number, gain.interval)
         measured = (
-            f"on {self.queries:,} queries that chose nothing, {gain.metric} {gain.value:.4f} -> "
-            f"{gain.value + gain.difference:.4f}: {_number(gain.difference)} (95 % {low} to {high})"
+            f"on {self.queries:,} queries that chose nothing, {gain.metric} {gain.before:.4f} -> {gain.after:.4f}: "
+            f"{gain.difference.words()}"
         )
         if self.adopted:
             return f"{self.chosen} is taken: {measured}."
@@ -70,11 +69,10 @@ class Verdict:
                 f"{tried}: none was better on the queries that choose. On {self.queries:,} others the smallest gain "
                 f"that would be seen in four of five cases is {self.smallest:.4f}."
             )
-        if is_gain(gain.interval) and self.kept is not None:
-            lost = _number(self.kept.difference)
+        if gain.difference.is_gain and self.kept is not None:
             return (
                 f"{tried}: {self.chosen} finds more ({measured}), but it may lose more than {self.kept.allow:g} of the "
-                f"{self.kept.metric} that is to be kept ({lost}, 95 % from {_number(self.kept.interval[0])})."
+                f"{self.kept.metric} that is to be kept: {self.kept.difference.words()}."
             )
         return (
             f"{tried}: {self.chosen} was the best of them, and {measured}. The smallest gain that would be seen in "
@@ -86,9 +84,8 @@ class Verdict:
         rows: list[list[Any]] = []
         for what, comparison in (("finds", self.gain), ("keeps", self.kept)):
             if comparison is not None:
-                after = comparison.value + comparison.difference
-                values = [comparison.value, after, comparison.difference, *comparison.interval]
-                rows.append([what, comparison.metric, *values])
+                values = [comparison.before, comparison.after, comparison.difference.difference]
+                rows.append([what, comparison.metric, *values, *comparison.interval])
         numbers = ("start", "chosen", "difference", "low", "high")
         notes = ["Low and high: the 95 % interval of the difference, over the same items."]
         return Table(
@@ -98,12 +95,3 @@ class Verdict:
             dict.fromkeys(numbers, ".4f"),
             notes=notes,
         )
-
-
-def is_gain(interval: tuple[float, float]) -> bool:
-    """Tell whether the interval of a difference lies above 0."""
-    return interval[0] > 0
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}".replace("-", MINUS)

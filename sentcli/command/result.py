@@ -120,47 +120,46 @@ class Result:
         return replace(self, records=[replace(record, results={**record.results, **more})])
 
     @classmethod
-    def of_scores(
-        cls,
-        scores: Sequence[ModelScores],
-        parts: Sequence[Part],
-        tables: Callable[[Sequence[ModelScores]], Iterable[Table]],
-        choices: Choices | None = None,
-    ) -> Result:
-        """Return the scores of models, with what was found beside them.
+    def of_scores(cls, scores: Sequence[ModelScores], choices: Choices, parts: Sequence[Part] = ()) -> Result:
+        """Return the scores of models, compared, with what was found beside them.
 
         Args:
             scores: of the models of a command.
-            parts: what was found beside them.
-            tables: returns what `show` prints of the scores.
             choices: of a page of scores.
+            parts: what was found beside them.
         """
         from sentcli.evaluation.score_json import model_json
         from sentcli.evaluation.scores import long_rows
         from sentcli.pages.parts import with_parts
-        from sentcli.pages.score_page import Choices, write_score_page
+        from sentcli.pages.score_page import write_score_page
+        from sentcli.pages.score_report import ScoreReport
 
-        whole = [with_parts(of_model, parts) for of_model in scores]
+        report = ScoreReport.of(scores, choices.groups, choices.names)
+        verdict = report.verdict
+        whole = []
+        for of_model in report.with_differences(scores):
+            if verdict:
+                of_model = of_model.with_entries({"verdict": verdict})
+            whole.append(with_parts(of_model, parts))
         more_sections: list[Section] = []
-        sentences = []
+        sentences = [verdict]
         exit_code = 0
         for part in parts:
             more_sections += part.sections()
-            if part.sentence:
-                sentences.append(part.sentence)
+            sentences.append(part.sentence)
             exit_code = max(exit_code, part.exit_code)
         task_scores = list(chain.from_iterable(of_model.tasks for of_model in whole))
         if task_scores and all(score.reason for score in task_scores):
             exit_code = max(exit_code, 1)
-        sections = list(map(_section_of, tables(whole)))
+        sections = list(map(_section_of, report.console_tables()))
         return cls(
             records=list(map(model_json, whole)),
             sections=[*sections, *more_sections],
-            verdict="\n".join(sentences),
+            verdict="\n".join(filter(None, sentences)),
             exit_code=exit_code,
             rows=long_rows(whole),
             scores=whole,
-            write_page=partial(write_score_page, choices=choices or Choices(), more=more_sections),
+            write_page=partial(write_score_page, choices=choices, more=more_sections),
         )
 
     def measured_by(self, command_line: str) -> Result:

@@ -32,7 +32,7 @@ from sentcli.model.spec import Similarity
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import SearchOptions
 from sentcli.search.vector_directory import VectorDirectory
-from sentcli.table import MINUS, Table
+from sentcli.table import Table
 
 TOP_K = 100
 """Hits of each query that are scored."""
@@ -136,16 +136,16 @@ class MoveComparison:
     @property
     def is_worse(self) -> bool:
         """Whether a loss is proven, which more queries would show again."""
-        return not self.passed and self.compared.interval[1] < 0
+        return not self.passed and self.compared.difference.is_loss
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         compared = self.compared
         return {
             "metric": compared.metric,
-            "old": compared.value,
-            "new": compared.value + compared.difference,
-            "difference": compared.difference,
+            "old": compared.before,
+            "new": compared.after,
+            "difference": compared.difference.difference,
             "interval": list(compared.interval),
             "allow": compared.allow,
             "passed": compared.passed,
@@ -162,12 +162,10 @@ class MoveComparison:
         judgement = "as good as"
         if not self.passed:
             judgement = "worse than" if self.is_worse else "not shown to be as good as"
-        low, high = map(_number, compared.interval)
         old, new = self.models
         sentence = (
             f"On {len(self.data.queries):,} queries for {len(self.data.ids):,} documents, {new} is {judgement} {old}: "
-            f"{compared.metric} {_number(compared.difference)} (95 % {low} to {high}), where a loss of "
-            f"{compared.allow:g} is allowed; {100 * self.same_hits:.0f} % of the first 10 hits stay."
+            f"{compared.metric} {compared.words}; {100 * self.same_hits:.0f} % of the first 10 hits stay."
         )
         if self.data.trust:
             sentence += f" {self.data.trust}"
@@ -177,30 +175,16 @@ class MoveComparison:
         """Return both scores, and the queries that lost the most where the other model is not as good."""
         compared = self.compared
         rows = [
-            [self.models[0], compared.value, None, None, None],
-            [self.models[1], compared.value + compared.difference, compared.difference, *compared.interval],
+            [self.models[0], compared.before, None, None, None],
+            [self.models[1], compared.after, compared.difference.difference, *compared.interval],
         ]
         numbers = ("difference", "low", "high")
         formats = dict.fromkeys((compared.metric, *numbers), ".4f")
         notes = ["Low and high: the 95 % interval of the difference, over the same queries."]
         tables = [Table("The models compared", ["model", compared.metric, *numbers], rows, formats, notes=notes)]
         if compared.worst and not self.passed:
-            tables.append(self._worst_queries())
+            tables.append(compared.worst_table("The queries that lost the most", self.data.queries))
         return tables
-
-    def _worst_queries(self) -> Table:
-        rows = []
-        for worst in self.compared.worst:
-            row = {
-                "query": self.data.queries[worst.item],
-                "before": worst.before,
-                "now": worst.after,
-                "hits before": ", ".join(worst.hits_before[:5]),
-                "hits now": ", ".join(worst.hits_after[:5]),
-            }
-            rows.append(row)
-        formats = {"before": ".4f", "now": ".4f"}
-        return Table.of_rows("The queries that lost the most", rows, formats=formats, wide=("query",))
 
 
 def compare_models(
@@ -231,7 +215,3 @@ def _same_hits(before: Mapping[str, list[str]], now: Mapping[str, list[str]]) ->
             kept = set(hits).intersection(now.get(query, []))
             shares.append(len(kept) / len(hits))
     return float(np.mean(shares)) if shares else 1.0
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}".replace("-", MINUS)

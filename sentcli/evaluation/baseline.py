@@ -6,8 +6,8 @@ beyond what is allowed: a test of non-inferiority by its interval (Piaggio et al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +19,15 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.score_json import pack, unpack
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.significance import LEVEL, Difference
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import Number, read_json_form, write_json
 from sentcli.model.probe_vectors import ProbeVectors
+from sentcli.table import Table
 
 WORST = 10
 """The queries that are shown, of those that lost."""
+SHOWN_HITS = 5
 ROUNDED = 1e-4
 """How far a score may lie from the mean of its items, since it is rounded."""
 REMEDY = "write it again with --save-baseline"
@@ -112,24 +115,84 @@ class BaselineComparison:
     """A score compared with a baseline."""
 
     metric: str
-    value: float
+    before: float
     """The score of the baseline."""
-    difference: float
+    difference: Difference
     """The score minus that of the baseline."""
-    interval: tuple[float, float]
-    """The 95 % interval of the difference."""
     allow: float
+    items: int
+    """The number of items."""
     worst: list[Changed]
     """At most `WORST` items, of those that lost the most."""
 
     @property
+    def after(self) -> float:
+        """The score that was compared."""
+        return self.before + self.difference.difference
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the difference."""
+        interval = self.difference.interval
+        assert interval is not None  # two models as they are, or seeds of which there are several
+        return interval
+
+    @property
     def passed(self) -> bool:
         """Whether a loss beyond what is allowed is excluded."""
-        return self.interval[0] >= -self.allow
+        return self.difference.excludes_loss(self.allow)
+
+    @property
+    def judgement(self) -> str:
+        """Whether the model is as good, in words."""
+        if self.passed:
+            return "still as good"
+        return "worse" if self.difference.is_loss else "not shown to be as good"
+
+    @property
+    def words(self) -> str:
+        """The difference with its interval, and what is allowed; of samples in which nothing changed, what that says.
+
+        Where no item of n changed, more than 1 - 0.05 ** (1 / n) of others change in less than 5 % of such samples.
+        """
+        allowed = f"where a loss of {self.allow:g} is allowed"
+        if any(self.interval):
+            return f"{self.difference.words()}, {allowed}"
+        share = 1 - (1 - LEVEL) ** (1 / self.items)
+        return f"none of {self.items:,} has changed (up to {share:.0%} of others may), {allowed}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry ``baseline`` of the JSON of a data set."""
-        return asdict(self) | {"passed": self.passed}
+        return {
+            "metric": self.metric,
+            "value": self.before,
+            "difference": self.difference.difference,
+            "interval": self.interval,
+            "allow": self.allow,
+            "worst": list(map(asdict, self.worst)),
+            "passed": self.passed,
+        }
+
+    def worst_table(self, title: str, queries: Mapping[str, str]) -> Table:
+        """Return the table of the items that lost the most.
+
+        Args:
+            title: of the table.
+            queries: the texts of queries by their ids.
+        """
+        rows = []
+        for worst in self.worst:
+            row = {
+                "query": queries.get(worst.item, worst.item),
+                "before": worst.before,
+                "now": worst.after,
+                "hits before": ", ".join(worst.hits_before[:SHOWN_HITS]),
+                "hits now": ", ".join(worst.hits_after[:SHOWN_HITS]),
+            }
+            rows.append(row)
+        formats = {"before": ".4f", "now": ".4f"}
+        notes = [f"Hits: the first {SHOWN_HITS} documents."]
+        return Table.of_rows(title, rows, formats=formats, notes=notes, wide=("query", "hits before", "hits now"))
 
 
 @dataclass(frozen=True)
@@ -209,19 +272,18 @@ class Baseline:
         same_items = list(score.items) == before.items and len(replicates) == len(replicates_before)
         if metric != before.metric or not same_items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
+        size = score.size or len(before.items)
         if score.items:
-            interval = significance.mean_interval(score.item_values[metric] - np.array(before.values))
+            difference = significance.compare_means(score.item_values[metric], np.array(before.values))
         else:
-            assert score.size is not None and before.value is not None
-            compared = significance.compare_two(score.value, before.value, replicates, replicates_before, score.size)
-            assert compared.low is not None and compared.high is not None
-            interval = (compared.low, compared.high)
+            assert before.value is not None
+            difference = significance.compare_two(score.value, before.value, replicates, replicates_before, size)
         return BaselineComparison(
             metric=metric,
-            value=before.value,
-            difference=score.value - before.value,
-            interval=interval,
+            before=before.value or 0.0,
+            difference=replace(difference, difference=score.value - (before.value or 0.0)),
             allow=allow,
+            items=size,
             worst=_worst(before, score),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation import significance
 from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
-from sentcli.evaluation.significance import Discordance, Floats, GroupDifference
+from sentcli.evaluation.significance import Floats
 
 AVERAGE = "average"
 
@@ -122,24 +122,6 @@ class TaskScore:
             "items": items,
         }
         return replace(self, details=entries | self.details)
-
-
-def compare_task_scores(score: TaskScore, other: TaskScore, metric: str) -> GroupDifference | Discordance | None:
-    """Compare the scores of two models on the same task.
-
-    Returns:
-        Student's t if there are samples of the metric, McNemar's test if there are right and wrong answers, or None.
-    """
-    replicates = score.replicates.get(metric)
-    other_replicates = other.replicates.get(metric)
-    if replicates is not None and other_replicates is not None and score.size is not None:
-        values = score.metrics[metric], other.metrics[metric]
-        return significance.compare_two(*values, replicates, other_replicates, score.size)
-    if score.correct is None or other.correct is None:
-        return None
-    discordance = significance.mcnemar(score.correct, other.correct)
-    highest = SCORE_KINDS[score.kind].highest
-    return replace(discordance, difference=discordance.difference / 100 * highest)
 
 
 @dataclass(frozen=True)
@@ -256,23 +238,6 @@ class ModelScores:
         against = _merged(self.against, other.against)
         return scores.with_entries({"compared": compared, "against": against})
 
-    def compare(self, other: ModelScores) -> dict[str, dict[str, Any]]:
-        """Return the JSON of the comparison with another model, by column."""
-        differences: dict[str, GroupDifference | Discordance] = {}
-        for kind in self.kinds:
-            columns = zip(self.columns(kind), other.columns(kind), strict=True)
-            for (title, task, metric), (_, other_task, _) in columns:
-                difference = compare_task_scores(task, other_task, metric)
-                if difference is not None:
-                    differences[title] = difference
-            of_average = _compare_averages(self.of_kind(kind), other.of_kind(kind), kind)
-            if of_average is not None:
-                differences[AVERAGE] = of_average
-        entries = {title: asdict(difference) for title, difference in differences.items()}
-        for entry in entries.values():
-            entry.pop("reason", None)  # two models are always compared
-        return entries
-
     @property
     def fixed(self) -> bool:
         """Whether the model is no run of ``train``, which other seeds would have made otherwise."""
@@ -313,22 +278,6 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
     if not tasks:
         return {}
     return {**first, **second, "tasks": tasks}
-
-
-def _compare_averages(
-    tasks: Sequence[TaskScore], other_tasks: Sequence[TaskScore], kind: ScoreKind
-) -> GroupDifference | None:
-    """Compare the averages of two models; None if either has no average or no samples of it."""
-    mean = average(tasks, kind)
-    other_mean = average(other_tasks, kind)
-    if mean is None or other_mean is None:
-        return None
-    replicates = average_replicates(tasks)
-    other_replicates = average_replicates(other_tasks)
-    sizes = [task.size for task in tasks if task.size is not None]
-    if replicates is None or other_replicates is None or len(sizes) < len(tasks):
-        return None
-    return significance.compare_two(mean, other_mean, replicates, other_replicates, min(sizes))
 
 
 def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> float | None:

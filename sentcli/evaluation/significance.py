@@ -3,72 +3,191 @@
 Correlations: the pairs of a task are sampled with replacement 1,000 times, and the middle 95 % of the correlations of
 the samples are the interval (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993). Retrieval: the same, with
 the queries of a set and the mean of their scores. Average precision: Efron's BCa interval (1987) of such samples.
-Accuracies: Lancaster's mid-P interval (1961), and McNemar's exact test (1947) of two models. Where a gate decides by
-the queries of a set, which may be few: the means of random subsets (Hartigan, 1969). Two models, and systems that are
-groups of seeds by their means over the seeds, are compared with Student's t by the variance over the same samples, and
-the p values of many such comparisons are corrected (Holm, 1979). What each of these covers is held by simulations in
-the tests.
+Accuracies: Lancaster's mid-P interval (1961).
+
+Two models, and systems that are groups of seeds by their means over the seeds, are compared with Student's t: of the
+values of their items where the score is their mean, else by the variance over the same samples. Right and wrong answers
+of two models are compared with McNemar's exact test (1947). The p values of many such comparisons are corrected (Holm,
+1979). What each of these covers is held by simulations in the tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DegenerateVectorsError
+from sentcli.table import MINUS
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
-SUBSETS = 4000
-"""Random subsets of the items, of which `mean_interval` takes the means."""
 LEVEL = 0.95
+POWER = 0.8
+"""The share of cases in which a difference of the size `Difference.smallest` is shown."""
+MOST_SEEDS = 1000
+"""A study of more seeds than this is none that anybody makes."""
 SAMPLES_SEED = 1
 
 
-def smallest_shown(low: float, high: float) -> float:
-    """Return the smallest difference that would have been shown in four of five cases, given the 95 % interval of one.
+@dataclass(frozen=True)
+class Spread:
+    """What a difference varies by, as Student's t takes it."""
 
-    An interval of normal errors is 3.92 of them wide; a difference of 1.96 of them is shown in half of all cases, and
-    one of 0.84 more in 80 %.
-    """
-    return (1.96 + 0.84) / 3.92 * (high - low)
+    items: float
+    """The variance that is due to the items."""
+    seeds: float
+    """The variance that is due to the seeds, at their number; 0 for models that are meant as they are."""
+    item_freedom: float
+    """Degrees of freedom of `items`."""
+    seed_freedom: float = 1.0
+    """Degrees of freedom of `seeds`."""
+    runs: int = 1
+    """The number of seeds of the smaller group that has several."""
+
+    @property
+    def error(self) -> float:
+        """The standard error of the difference."""
+        return (self.items + self.seeds) ** 0.5
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom f: 1 / f = w**1.15 / f_seeds + (1 - w) / f_items, where w is the share of the seeds.
+
+        Satterthwaite (1946) has w**2; with two or three seeds w is often far too small by chance, and that rejects too
+        often.
+        """
+        share = self.seeds / (self.items + self.seeds)
+        # the power of the seeds' share of the variance was chosen by the simulations of the tests
+        power = min(1.15, self.seed_freedom / 1.5)
+        return 1 / (share**power / self.seed_freedom + (1 - share) / self.item_freedom)
+
+    @property
+    def half(self) -> float:
+        """Half of the 95 % interval."""
+        from scipy.stats import t
+
+        return float(t.ppf((1 + LEVEL) / 2, self.freedom)) * self.error
+
+    @property
+    def smallest(self) -> float:
+        """The smallest difference that is shown with a power of 80 %, by the noncentral t distribution."""
+        from scipy.special import nctdtrinc
+
+        return float(nctdtrinc(self.freedom, 1 - POWER, self.half / self.error)) * self.error
+
+    def with_runs(self, runs: int) -> Spread:
+        """Return what the difference would vary by with another number of seeds of the smaller group.
+
+        The other group keeps its proportion to it.
+        """
+        seeds = self.seeds * self.runs / runs
+        freedom = self.seed_freedom * (runs - 1) / (self.runs - 1)
+        return replace(self, seeds=seeds, seed_freedom=freedom, runs=runs)
 
 
 @dataclass(frozen=True)
-class GroupDifference:
-    """The mean score of a group of seeds minus that of another group, over other seeds and other items."""
+class Difference:
+    """The score of a model, or the mean score of a group of seeds, minus that of another on the same items."""
 
     difference: float
     low: float | None = None
-    """The ends of the 95 % interval; None where p is None."""
+    """The ends of the 95 % interval; None where p is None, and where p is of McNemar's test."""
     high: float | None = None
     p: float | None = None
-    """The two-sided p value of Student's t."""
+    """The two-sided p value: of Student's t, or of McNemar's exact test where `only_first` is a number."""
     reason: str | None = None
     """Why there is no p value."""
+    only_first: int | None = None
+    """The number of items that only the first model has right."""
+    only_second: int | None = None
+    p_holm: float | None = None
+    """The p value, corrected for all differences that were looked at together (Holm)."""
+    spread: Spread | None = field(default=None, repr=False)
+    """What it varies by; None where that is not known, and for two scores that are equal on all samples."""
+
+    @classmethod
+    def tested(cls, difference: float, spread: Spread) -> Difference:
+        """Return a difference with Student's t and its interval."""
+        from scipy.stats import t
+
+        half = spread.half
+        p = 2 * float(t.sf(abs(difference) / spread.error, spread.freedom))
+        return cls(difference, difference - half, difference + half, p, spread=spread)
+
+    @classmethod
+    def of_entry(cls, entry: Mapping[str, Any]) -> Difference:
+        """Return a difference that was read from the JSON, which may be of an earlier version."""
+        more = ("low", "high", "p", "reason", "only_first", "only_second")
+        return cls(entry["difference"], **{key: entry.get(key) for key in more})
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval; None if there is none."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.high
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the interval lies above 0."""
+        return self.low is not None and self.low > 0
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the interval lies below 0."""
+        return self.high is not None and self.high < 0
+
+    def excludes_loss(self, allow: float) -> bool:
+        """Tell whether the interval excludes a loss beyond what is allowed."""
+        return self.low is not None and self.low >= -allow
+
+    def words(self, pattern: str = ".4f") -> str:
+        """Return the difference with its interval in brackets, in the format of the scores."""
+        words = format(self.difference, f"+{pattern}")
+        if self.interval is not None:
+            low, high = self.interval
+            words += f" (95 % {low:+{pattern}} to {high:+{pattern}})"
+        return words.replace("-", MINUS)
 
     @property
     def smallest(self) -> float | None:
-        """The smallest difference that this data would have shown, with a power of 80 %; None without an interval."""
-        if self.low is None or self.high is None:
+        """The smallest difference that this data would have shown, with a power of 80 %; None without a spread."""
+        if self.spread is None:
             return None
-        return smallest_shown(self.low, self.high)
+        return self.spread.smallest
 
+    @property
+    def seeds_needed(self) -> int | None:
+        """The seeds of the smaller group with which a difference of this size would be shown, with a power of 80 %.
 
-@dataclass(frozen=True)
-class Discordance:
-    """The comparison of the right and wrong answers of two models."""
+        The other group grows in proportion, and the spread is taken for what these seeds show of it. It is None where
+        no seeds were compared, and where no number of them would be enough: these items do not show it.
+        """
+        if self.spread is None or self.spread.seeds == 0:
+            return None
+        for runs in range(2, MOST_SEEDS):
+            if self.spread.with_runs(runs).smallest <= abs(self.difference):
+                return runs
+        return None
 
-    difference: float
-    """The difference of the accuracies over all examples, times 100."""
-    only_first: int
-    """The number of examples that only the first model has right."""
-    only_second: int
-    p: float
-    """The two-sided p-value."""
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The entry of the JSON."""
+        entry: dict[str, Any] = {"difference": self.difference}
+        if self.only_first is not None:
+            entry |= {"only_first": self.only_first, "only_second": self.only_second}
+        else:
+            entry |= {"low": self.low, "high": self.high}
+        entry |= {"p": self.p, "p_holm": self.p_holm}
+        more = {"smallest": self.smallest, "seeds_needed": self.seeds_needed, "reason": self.reason}
+        for key, value in more.items():
+            if value is not None:
+                entry[key] = value
+        return entry
 
 
 def require_finite(values: npt.NDArray[np.generic]) -> None:
@@ -170,54 +289,30 @@ def interval(replicates: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def sparse_interval(differences: Floats, usual: float) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of paired differences, many of which may be 0.
+def mean_interval(values: Floats, usual: float = 0.0) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of independent values, by Student's t.
 
-    It is Student's t after one difference of the usual size in each direction is added, as Agresti and Coull
-    ("Approximate is better than exact", 1998) add two successes and two failures to a proportion. Without them, and by
-    samples of the items, a sample in which nothing changes has an interval of length 0.
+    Of paired differences, most of which may be 0, it is too narrow in a sample in which nothing changes. Where the size
+    of a change is known from elsewhere, one of it in each direction is added, as Agresti and Coull ("Approximate is
+    better than exact", 1998) add two successes and two failures to a proportion.
 
     Args:
-        differences: of each item ``[n]``.
-        usual: the size of a difference that is not 0.
+        values: of each item ``[n]``, at least two with what is added.
+        usual: the size of a difference that is not 0; nothing is added for 0.
     """
     from scipy.stats import t
 
-    added = np.append(differences, [usual, -usual])
-    quantile = float(t.ppf((1 + LEVEL) / 2, len(added) - 1))
-    half = quantile * float(added.std(ddof=1)) / len(added) ** 0.5
-    mean = float(added.mean())
+    if usual:
+        values = np.append(values, [usual, -usual])
+    quantile = float(t.ppf((1 + LEVEL) / 2, len(values) - 1))
+    half = quantile * float(values.std(ddof=1)) / len(values) ** 0.5
+    mean = float(values.mean())
     return mean - half, mean + half
-
-
-def mean_interval(differences: Floats) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of paired differences, by the means of random subsets of them.
-
-    It holds the means that a test of random signs does not refuse, and so covers at any number of items if the
-    differences are independent and symmetric about their mean (Hartigan, "Using subsample values as typical values",
-    JASA 1969). Samples with replacement are too narrow for few items: of ten, they exclude a mean of 0 on one side
-    about twice as often as the 2.5 % that are meant.
-
-    Args:
-        differences: of two models on each item ``[n]``.
-    """
-    items = len(differences)
-    random = np.random.default_rng([SAMPLES_SEED, items])
-    means = []
-    for subsets in _block_sizes(items, SUBSETS):
-        inside = random.random((subsets, items)) < 0.5
-        inside = inside[inside.any(axis=1)]
-        sums = inside @ differences
-        means.append(sums / inside.sum(axis=1))
-    of_subsets = np.concatenate(means)
-    low = np.quantile(of_subsets, (1 - LEVEL) / 2, method="lower")
-    high = np.quantile(of_subsets, (1 + LEVEL) / 2, method="higher")
-    return float(low), float(high)
 
 
 def compare_groups(
     first: npt.ArrayLike, second: npt.ArrayLike, fixed: tuple[bool, bool] = (False, False)
-) -> GroupDifference:
+) -> Difference:
     """Compare two groups of trained seeds by the mean of a metric over the same items.
 
     The seeds stand for all seeds of a training, the items for all items of their kind, in the model of Obuchowski and
@@ -248,6 +343,22 @@ def compare_groups(
     return _compared(first_values.mean(axis=1), second_values.mean(axis=1), covariance, items - 1, fixed)
 
 
+def compare_means(values: Floats, others: Floats) -> Difference:
+    """Compare the mean values of two models as they are, by Student's t of the paired differences.
+
+    A single item tells nothing of others: if its value has changed, the interval is all that there can be.
+
+    Args:
+        values: of the first model on each item ``[n]``, from 0 to 1.
+        others: of the second model on the same items ``[n]``.
+    """
+    if len(values) > 1:
+        return compare_groups(values[None], others[None], (True, True))
+    difference = float(values[0] - others[0])
+    reach = float(difference != 0)
+    return Difference(difference, -reach, reach)
+
+
 def compare_seeds(
     scores: Sequence[float],
     others: Sequence[float],
@@ -255,7 +366,7 @@ def compare_seeds(
     other_replicates: Floats,
     items: int,
     fixed: tuple[bool, bool] = (False, False),
-) -> GroupDifference:
+) -> Difference:
     """Compare the means over seeds of two systems, for metrics that need not be means over items.
 
     The variance over samples with replacement is that of a mean that is known, (n - 1) / n of what n items tell of
@@ -276,9 +387,7 @@ def compare_seeds(
     return _compared(np.array(scores), np.array(others), covariance, item_freedom, fixed)
 
 
-def compare_two(
-    score: float, other: float, replicates: Floats, other_replicates: Floats, items: int
-) -> GroupDifference:
+def compare_two(score: float, other: float, replicates: Floats, other_replicates: Floats, items: int) -> Difference:
     """Compare two models as they are, by `compare_seeds`.
 
     Args:
@@ -293,14 +402,12 @@ def compare_two(
 
 def _compared(
     first: Floats, second: Floats, covariance: Floats, item_freedom: float, fixed: tuple[bool, bool]
-) -> GroupDifference:
+) -> Difference:
     """Compare two groups of scores on the same items.
 
     The model is that of Obuchowski and Rockette ("Hypothesis testing of diagnostic accuracy for multiple readers and
     multiple tests", 1995) with seeds for readers: the variance of the difference is that of the items, less what they
-    make the runs of one group differ by, and that of the means over seeds. Student's t has the degrees of freedom f
-    with 1 / f = w**1.15 / f_seeds + (1 - w) / f_items, where w is the seeds' share of the variance. Satterthwaite
-    (1946) has w**2; with two or three seeds w is often far too small by chance, and that rejects too often.
+    make the runs of one group differ by, and that of the means over seeds.
 
     Args:
         first: score of each run of the first group ``[runs1]``.
@@ -309,14 +416,12 @@ def _compared(
         item_freedom: degrees of freedom of `covariance`.
         fixed: whether each group is a single model that has no spread over seeds.
     """
-    from scipy.stats import t
-
     difference = float(first.mean() - second.mean())
     runs = len(first)
     other_runs = len(second)
     reason = _single_runs(runs == 1 and not fixed[0], other_runs == 1 and not fixed[1])
     if reason is not None:
-        return GroupDifference(difference, reason=reason)
+        return Difference(difference, reason=reason)
     groups = []
     if runs > 1:
         groups.append((first, covariance[:runs, :runs]))
@@ -324,19 +429,12 @@ def _compared(
         groups.append((second, covariance[runs:, runs:]))
     seeds, seed_freedom, shared = _variance_of_seeds(groups)
     weights = np.repeat([1 / runs, -1 / other_runs], [runs, other_runs])
-    of_items = float(weights @ covariance @ weights)
-    variance = max(of_items - shared, 0.0) + seeds
+    of_items = max(float(weights @ covariance @ weights) - shared, 0.0)
     rounding = 1e-12 * max(np.abs(first).max(), np.abs(second).max())
-    if variance <= rounding**2:
-        return GroupDifference(difference, difference, difference, float(abs(difference) <= rounding))
-    share = seeds / variance
-    # the power of the seeds' share of the variance was chosen by the simulations of the tests
-    power = min(1.15, seed_freedom / 1.5)
-    freedom = 1 / (share**power / seed_freedom + (1 - share) / item_freedom)
-    error = variance**0.5
-    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * error
-    p = 2 * float(t.sf(abs(difference) / error, freedom))
-    return GroupDifference(difference, difference - half, difference + half, p)
+    if of_items + seeds <= rounding**2:
+        return Difference(difference, difference, difference, float(abs(difference) <= rounding))
+    fewest = min((len(scores) for scores, _ in groups), default=1)
+    return Difference.tested(difference, Spread(of_items, seeds, item_freedom, seed_freedom, fewest))
 
 
 def _single_runs(first: bool, second: bool) -> str | None:
@@ -382,6 +480,18 @@ def _variance_of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, 
     return variance, float(factors.sum() ** 2 / squares), shared
 
 
+def corrected(differences: Sequence[Difference]) -> list[Difference]:
+    """Correct the p values of differences, so that the chance of any false one among them is bounded (Holm)."""
+    tested = [difference.p for difference in differences if difference.p is not None]
+    p_values = iter(holm(tested))
+    found = []
+    for difference in differences:
+        if difference.p is not None:
+            difference = replace(difference, p_holm=next(p_values))
+        found.append(difference)
+    return found
+
+
 def holm(p: Sequence[float]) -> list[float]:
     """Correct the p values of several comparisons, so that the chance of any false one among them is bounded (Holm)."""
     corrected = [0.0] * len(p)
@@ -422,8 +532,14 @@ def _lowest_accuracy(right: int, items: int) -> float:
     return float(brentq(excess, 0, 1))
 
 
-def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]) -> Discordance:
-    """Compare two models by the examples that only one of them has right (McNemar, exact)."""
+def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_], highest: float = 100) -> Difference:
+    """Compare two models by the examples that only one of them has right (McNemar, exact).
+
+    Args:
+        correct: whether the first model is right on each example ``[n]``.
+        others: the same of the second model.
+        highest: the score of a model that has everything right.
+    """
     from scipy.stats import binomtest
 
     first = int((correct & ~others).sum())
@@ -431,5 +547,5 @@ def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]) -> Di
     p = 1.0
     if first + second:
         p = float(binomtest(first, first + second).pvalue)
-    difference = 100 * (first - second) / len(correct)
-    return Discordance(difference, first, second, p)
+    difference = highest * (first - second) / len(correct)
+    return Difference(difference, p=p, only_first=first, only_second=second)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,22 +41,20 @@ def slices_of(score: TaskScore, column: Mapping[str, str], baseline: Baseline | 
         ``items``, ``value`` and its 95 % ``interval`` by the value of the column.
     """
     metrics = score.item_values[score.main_metric]
-    changes = None
+    before = None
     if baseline is not None:
-        changes = metrics - np.array(baseline.tasks[score.task].values)
+        before = np.array(baseline.tasks[score.task].values)
     column_values = np.array([column[item] for item in score.items])
-    stream = zlib.crc32(score.task.encode())
-
-    def interval(values: significance.Floats) -> tuple[float, float]:
-        return significance.interval(significance.mean_replicates(values, stream=stream))
-
     slices: dict[str, dict[str, Any]] = {}
     for value, count in Counter(column_values.tolist()).most_common():
         rows = column_values == value
         part = metrics[rows]
-        slices[value] = {"items": count, "value": float(part.mean()), "interval": interval(part)}
-        if changes is not None:
-            change = changes[rows]
-            of_change = significance.mean_interval(change)  # as the gate has it of all queries
-            slices[value]["baseline"] = {"difference": float(change.mean()), "interval": of_change}
+        entry: dict[str, Any] = {"items": count, "value": float(part.mean()), "interval": (0.0, 1.0)}
+        if count > 1:
+            low, high = significance.mean_interval(part)
+            entry["interval"] = (max(low, 0.0), min(high, 1.0))
+        if before is not None:
+            compared = significance.compare_means(part, before[rows])
+            entry["baseline"] = {"difference": compared.difference, "interval": compared.interval}
+        slices[value] = entry
     return slices

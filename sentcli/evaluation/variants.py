@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sentcli import console
 from sentcli.compression import Compression
 from sentcli.errors import InputError, SentcliError
-from sentcli.evaluation import costs, significance
+from sentcli.evaluation import costs
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.readings import ReadDocuments, pieces_of, read_documents
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked
 from sentcli.evaluation.set_search import SetSearch
-from sentcli.evaluation.significance import Floats
+from sentcli.evaluation.significance import Difference, Floats, mean_interval
 from sentcli.evaluation.variant_grid import Encoding, Storage, VariantGrid, encodings, storages
 from sentcli.search import searcher
 from sentcli.search.exact import Blocks, Vectors
@@ -112,14 +112,6 @@ class Variant:
         return is_faster or is_smaller or value > other_value
 
 
-class ScoreDifference(NamedTuple):
-    """The difference of two scores, with the ends of its 95 % interval."""
-
-    difference: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class VariantComparison:
     """Ways of searching a set, compared with the one that the command asked for, which is the first."""
@@ -142,10 +134,10 @@ class VariantComparison:
         """Return the score of a way on the half by which the loss is measured."""
         return float(variant.values[self.halves[1]].mean())
 
-    def difference(self, variant: Variant, half: int = 1) -> ScoreDifference:
+    def difference(self, variant: Variant, half: int = 1) -> Difference:
         """Return the score of a way minus that of the first one, on one of the `halves`."""
         if variant is self.variants[0]:
-            return ScoreDifference(0.0, 0.0, 0.0)
+            return Difference(0.0, 0.0, 0.0)
         differences = variant.values - self.variants[0].values
         sizes = differences[differences != 0]
         if not len(sizes):
@@ -154,8 +146,8 @@ class VariantComparison:
         if len(sizes):
             usual = float(np.sqrt(np.mean(sizes**2)))
         of_half = differences[self.halves[half]]
-        low, high = significance.sparse_interval(of_half, usual)
-        return ScoreDifference(float(of_half.mean()), low, high)
+        low, high = mean_interval(of_half, usual)
+        return Difference(float(of_half.mean()), low, high)
 
     @cached_property
     def _all_differences(self) -> Floats:
@@ -165,7 +157,7 @@ class VariantComparison:
 
     def is_allowed(self, variant: Variant) -> bool:
         """Tell whether the half by which a way is chosen excludes a loss beyond what is allowed."""
-        return self.difference(variant, 0).low >= -self.allow
+        return self.difference(variant, 0).excludes_loss(self.allow)
 
     @cached_property
     def chosen(self) -> Variant:
@@ -300,13 +292,11 @@ def _say_of_readings(comparison: VariantComparison) -> None:
     for variant in comparison.variants:
         if variant.encoding.reading == "cut" or variant.storage != Storage():
             continue
-        difference, low, high = comparison.difference(variant)
+        difference = comparison.difference(variant)
         verdict = "is not shown to help"
-        if low > 0:
+        if difference.is_gain:
             verdict = "finds more than cutting long documents"
-        elif high < 0:
+        elif difference.is_loss:
             verdict = "finds less than cutting long documents"
-        console.note(
-            f"{comparison.task}: {variant.encoding.reading} {verdict}: {difference:+.4f} ({low:+.4f} to {high:+.4f}) "
-            f"{comparison.metric}, {queries} queries"
-        )
+        words = f"{difference.words()} {comparison.metric}, {queries} queries"
+        console.note(f"{comparison.task}: {variant.encoding.reading} {verdict}: {words}")

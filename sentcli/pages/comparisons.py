@@ -1,8 +1,8 @@
-"""Tables of differences between models, and between systems that are groups of seeds."""
+"""Differences between models, and between groups of seeds: their table, their JSON, and who is best."""
 
 from __future__ import annotations
 
-import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -10,78 +10,225 @@ from typing import Any
 
 from sentcli.evaluation import significance
 from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.significance import Difference
+from sentcli.evaluation.systems import System
 from sentcli.pages.leaders import leaders
 from sentcli.pages.protocols import measure
 from sentcli.pages.score_tables import ScoreTable, short
-from sentcli.pages.systems import System
 from sentcli.pages.weights import equal_because
 from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
+P_VALUES = ("p", "p (Holm)")
+SIGNED = ("difference", "95 % from", "to")
+FEW_SEEDS = 5
+"""With fewer seeds a comparison says that their spread is hardly known."""
 FEW_ITEMS = 50
 """With fewer queries, pairs or texts the verdict says which difference they would show."""
 
 
-def comparison_table(table: ScoreTable) -> Table | None:
-    """Return the differences of models or systems, or None if nothing was compared.
-
-    Models are compared with the first one of their run, as the command did; where it had one model, or there are groups
-    of seeds, systems are compared with the first system of the table. Tables of one's own data have one comparison,
-    `own_comparison`.
-    """
-    if table.is_own:
-        return None
-    if not _has_groups(table):
-        of_runs = _of_runs(table)
-        if of_runs is not None:
-            return of_runs
-    return _of_systems([table])  # also of files of several commands, none of which has compared them
-
-
-def own_comparison(tables: Sequence[ScoreTable]) -> Table | None:
-    """Return the differences of systems on all tables of one's own data, or None if there are none."""
-    return _of_systems(tables)
-
-
 @dataclass(frozen=True)
 class SystemDifference:
-    """The score of a system minus that of the first system of its table."""
+    """The score of a system minus that of the one that it is compared with."""
 
     table: ScoreTable
     system: System
+    first: System | None
+    """The other system; None if it is in no table, and the difference is what a file says."""
+    less: str
+    """The label of the other system."""
     column: str
     """A task, or ``average``."""
-    difference: significance.GroupDifference
-    corrected: float | None
-    """The p value, corrected for all differences of the tables that have one (Holm)."""
+    difference: Difference
 
     @property
-    def entry(self) -> dict[str, Any]:
-        """The entry of the JSON, with the reason if there is no p value."""
-        entry = {**vars(self.difference), "p_holm": self.corrected}
-        if not entry["reason"]:
-            del entry["reason"]
-        return entry
+    def name_of_first(self) -> str:
+        """The name of the other system in the JSON: that of a model, or the label of a group."""
+        if self.first is None or self.first.grouped:
+            return self.less
+        return self.first.seeds[0].model
+
+    @property
+    def seeds(self) -> str | None:
+        """The numbers of seeds of both, where one of them is a group of seeds."""
+        if self.first is None or not (self.system.grouped or self.first.grouped):
+            return None
+        return f"{len(self.system.seeds)}, {len(self.first.seeds)}"
+
+    @property
+    def fewest_seeds(self) -> int:
+        """The number of seeds of the smaller one of the groups of seeds."""
+        assert self.first is not None
+        return min(len(system.seeds) for system in (self.system, self.first) if system.grouped)
 
 
-def differences(tables: Sequence[ScoreTable]) -> list[SystemDifference]:
-    """Compare each system of each table with the first one there, where there are samples of both."""
-    compared: list[SystemDifference] = []
-    tested = []  # the numbers of those that have a p value
-    p_values = []
+@dataclass(frozen=True)
+class Comparison:
+    """The differences of the systems of some tables, whose p values are corrected together (Holm)."""
+
+    lines: tuple[SystemDifference, ...]
+
+    @classmethod
+    def of(cls, tables: Sequence[ScoreTable]) -> Comparison:
+        """Compare each system with the first one: that of the first table if it has the same tasks, else of its own.
+
+        Where there are neither samples nor answers, as of a file without them, the file says what its command found.
+
+        Args:
+            tables: of one's own data, or of one kind of scores of one command.
+        """
+        lines = []
+        for table in tables:
+            for system, column in product(table.systems, table.columns):
+                line = _compared(table, system, column, tables[0].systems[0])
+                if line is not None:
+                    lines.append(line)
+        differences = significance.corrected([line.difference for line in lines])
+        for number, difference in enumerate(differences):
+            lines[number] = replace(lines[number], difference=difference)
+        return cls(tuple(lines))
+
+    def entries(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """Return the entry ``compared`` of the JSON of each model that was compared.
+
+        They stand by the name of the model, and by how many of the same name are before it in its table.
+        """
+        by_model: dict[tuple[str, int], dict[str, Any]] = {}
+        for line in self.lines:
+            title = line.column
+            if title == AVERAGE and line.table.is_own:
+                title = line.table.kind.title
+            numbers: Counter[str] = Counter()
+            for scores in line.table.models:
+                key = (scores.model, numbers[scores.model])
+                numbers[scores.model] += 1
+                if any(scores is seed for seed in line.system.seeds):
+                    entry = by_model.setdefault(key, {"with": line.name_of_first, "tasks": {}})
+                    entry["tasks"][title] = line.difference.entry
+        return by_model
+
+    def table(self) -> Table:
+        """Return the table of the differences, of which there is one at least; a column that none has is left out."""
+        rows = list(map(self._row, self.lines))
+        for head in list(rows[0]):
+            if head != "p" and all(row[head] is None for row in rows):
+                for row in rows:
+                    del row[head]
+        texts = {}
+        for number, (row, line) in enumerate(zip(rows, self.lines, strict=True)):
+            pattern = line.table.format_of(line.column)
+            for place, head in enumerate(row):
+                text = _number_text(head, row[head], pattern)
+                if text:
+                    texts[number, place] = text
+        title = "Your own data" if self.is_own else self.lines[0].table.title
+        title += ": difference of mean scores" if self.grouped else ": difference of scores"
+        return Table.of_rows(title, rows, formats=dict.fromkeys(P_VALUES, ".3f"), notes=self._notes(), texts=texts)
+
+    def _row(self, line: SystemDifference) -> dict[str, Any]:
+        """Return the cells of a difference by the heads of their columns."""
+        difference = line.difference
+        return {
+            "system" if self.grouped else "model": line.system.label,
+            "less": line.less,
+            "seeds": line.seeds,
+            "task": short(line.column),
+            "measure": measure(line.table.models[0]) if self.is_own else None,
+            "difference": difference.difference,
+            "95 % from": difference.low,
+            "to": difference.high,
+            "only this right": difference.only_first,
+            "only the other right": difference.only_second,
+            "p": difference.p,
+            "p (Holm)": difference.p_holm if self.tested > 1 else None,
+            "smallest": difference.smallest,
+            "seeds needed": difference.seeds_needed,
+        }
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the scores are of the user's own data."""
+        return self.lines[0].table.is_own
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a group of seeds is compared."""
+        return any(line.seeds for line in self.lines)
+
+    @property
+    def tested(self) -> int:
+        """The number of differences that have a p value."""
+        return sum(line.difference.p is not None for line in self.lines)
+
+    def _notes(self) -> list[str]:
+        """Return what intervals and p values are of, what they do not tell, and why some differences have none."""
+        sampled = " or ".join(dict.fromkeys(line.table.kind.sampled for line in self.lines))
+        tests = []
+        reasons: dict[str, None] = {}
+        for line in self.lines:
+            tests.append("Student's t" if line.difference.only_first is None else "McNemar's exact test")
+            if line.difference.reason:
+                reasons[f"{MISSING}: {line.difference.reason}."] = None
+        p = f"p: {' or '.join(dict.fromkeys(tests))}, over the {sampled}"
+        if self.tested > 1:
+            p += f"; p (Holm): corrected for the {self.tested} comparisons that have a p"
+        notes = [f"{p}."]
+        if any(line.difference.smallest is not None for line in self.lines):
+            notes.append("Smallest: the smallest difference that would have been shown in four of five cases.")
+        if self.grouped:
+            notes.append(f"Means over seeds; the intervals are of other {sampled} and of other seeds.")
+            fewest = min(line.fewest_seeds for line in self.lines if line.seeds)
+            if fewest < FEW_SEEDS:
+                notes.append(f"With {fewest} seeds, how far seeds lie from each other is itself hardly known.")
+            notes.append(
+                f"Seeds needed: of the smaller group, to show the difference that was seen; {MISSING}: no number of "
+                "seeds would on these items."
+            )
+        elif any(line.system.single_run_caveat for line in self.lines):
+            notes.append("Of other seeds it tells nothing: a trained run is one of many that there might be.")
+        return [*notes, *reasons]
+
+
+def comparisons(tables: Sequence[ScoreTable]) -> list[Comparison]:
+    """Return the comparisons of the systems of tables: one for all of one's own data, and one for each other table.
+
+    Tables of one command and kind, whose models differ in the protocol, have one together.
+    """
+    families: dict[Any, list[ScoreTable]] = {}
     for table in tables:
-        first, *others = table.systems
-        for system, column in product(others, table.columns):
-            difference = _difference(system, first, column)
-            if difference is None:
-                continue
-            if difference.p is not None:
-                tested.append(len(compared))
-                p_values.append(difference.p)
-            compared.append(SystemDifference(table, system, column, difference, None))
-    for number, corrected in zip(tested, significance.holm(p_values), strict=True):
-        compared[number] = replace(compared[number], corrected=corrected)
-    return compared
+        first = table.models[0]
+        key: Any = "own data"
+        if not table.is_own:
+            key = (first.command, first.source, table.kind.name)
+        families.setdefault(key, []).append(table)
+    return list(map(Comparison.of, families.values()))
+
+
+def _compared(table: ScoreTable, system: System, column: str, first: System) -> SystemDifference | None:
+    """Compare a system with the first one of all tables, or else of its own; None if that cannot be done."""
+    same_kind = first.seeds[0].kinds == system.seeds[0].kinds
+    if not (same_kind and first.tasks == system.tasks):
+        first = table.systems[0]
+    if system is not first:
+        difference = system.compare(first, column)
+        if difference is not None:
+            return SystemDifference(table, system, first, first.label, column, difference)
+    (scores, *others) = system.seeds
+    stated = scores.compared.get("tasks", {}).get(column)
+    if stated is None or others:
+        return None
+    return SystemDifference(table, system, None, _compared_with(scores, table), column, Difference.of_entry(stated))
+
+
+def _number_text(head: str, value: Any, pattern: str) -> str:
+    """Return what a cell shows of a number; empty where the format of its column does."""
+    if head in P_VALUES and value is not None and value < SMALLEST_P:
+        return f"< {SMALLEST_P}"
+    if value is None or head not in (*SIGNED, "smallest"):
+        return ""
+    if head in SIGNED:
+        pattern = f"+{pattern}"
+    return format(value, pattern).replace("-", MINUS)
 
 
 def verdict(tables: Sequence[ScoreTable]) -> str:
@@ -137,8 +284,8 @@ def _in_words(value: float, table: ScoreTable, column: str) -> str:
 
 def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> str:
     """Return the interval of a difference in words, and what so few items would show; empty without samples."""
-    difference = _difference(first, second, column)
-    if difference is None:
+    difference = first.compare(second, column)
+    if difference is None or difference.only_first is not None:
         return ""
     low = difference.low
     high = difference.high
@@ -149,23 +296,22 @@ def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> 
     words = f" (95 % {low_words} to {high_words})"
     if low <= 0 <= high:
         words += ", which may be chance"
-    items = first.items(column)
-    if column != AVERAGE and items is not None and items < FEW_ITEMS:
-        least = _in_words(significance.smallest_shown(low, high), table, column)
+    items = first.items(column) or FEW_ITEMS
+    smallest = difference.smallest
+    if column != AVERAGE and items < FEW_ITEMS and smallest is not None:
+        least = _in_words(smallest, table, column)
         words += f"; with {items} {table.kind.sampled} a difference of {least} is found in four of five cases"
     return words
 
 
 def reservation(first: System, second: System, column: str) -> str:
     """Return what keeps a reader from calling the first system better, in words; empty if it is, or without samples."""
-    difference = _difference(first, second, column)
+    difference = first.compare(second, column)
     if difference is None:
         return ""
-    low = difference.low
-    high = difference.high
-    if low is None or high is None:
+    if difference.p is None:
         return f"which was not compared with {second.label}: {difference.reason}"
-    if low <= 0 <= high:
+    if difference.p > 1 - significance.LEVEL:
         return f"which is not told apart from {second.label}"
     return ""
 
@@ -190,139 +336,6 @@ def not_compared(table: ScoreTable) -> list[str]:
     else:
         return []
     return [f"Not compared: {', '.join(lacking)}. {why}"]
-
-
-def _has_groups(table: ScoreTable) -> bool:
-    return len(table.systems) > 1 and table.grouped
-
-
-def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
-    """Return the differences of systems from the first one of their table, or None if none can be compared."""
-    compared = differences(tables)
-    if not compared:
-        return None
-    of_own_data = len(tables) > 1
-    grouped = any(map(_has_groups, tables))
-    rows: list[dict[str, Any]] = []
-    texts: dict[tuple[int, int], str] = {}
-    for line in compared:
-        table = line.table
-        system = line.system
-        column = line.column
-        first = table.systems[0]
-        difference = line.difference
-        row: dict[str, Any] = {"system" if grouped else "model": system.label, "less": first.label}
-        if grouped:
-            row["seeds"] = f"{len(system.seeds)}, {len(first.seeds)}"
-        row["task"] = short(column)
-        if of_own_data:
-            row["measure"] = measure(table.models[0])
-        pattern = f"+{table.format_of(column)}"
-        numbers = {"difference": difference.difference, "95 % from": difference.low, "to": difference.high}
-        p_values = {"p": difference.p, "p (Holm)": line.corrected}
-        for name, value in numbers.items():
-            if value is not None:
-                texts[len(rows), len(row)] = format(value, pattern).replace("-", MINUS)
-            row[name] = value
-        for name, p in p_values.items():
-            if p is not None and p < SMALLEST_P:
-                texts[len(rows), len(row)] = f"< {SMALLEST_P}"
-            row[name] = p
-        rows.append(row)
-    title = "Your own data" if of_own_data else tables[0].title
-    title += ": difference of mean scores" if grouped else ": difference of scores"
-    formats = {"p": ".3f", "p (Holm)": ".3f"}
-    notes = _notes(tables, compared, grouped=grouped)
-    return Table.of_rows(title, rows, formats=formats, notes=notes, texts=texts)
-
-
-def _notes(tables: Sequence[ScoreTable], compared: Sequence[SystemDifference], *, grouped: bool) -> list[str]:
-    """Return what intervals and p values are of, and why some differences have none."""
-    sampled = " or ".join(dict.fromkeys(table.kind.sampled for table in tables))
-    if grouped:
-        notes = [f"Means over seeds; the intervals are of other {sampled} and of other seeds."]
-    else:
-        notes = [f"On the same samples of the {sampled}; the intervals tell nothing of other seeds."]
-    tested = 0
-    reasons: dict[str, None] = {}
-    for line in compared:
-        if line.corrected is not None:
-            tested += 1
-        reason = line.difference.reason
-        if reason:
-            reasons[f"{MISSING}: {reason}."] = None
-    notes.append(f"p: Student's t; p (Holm): corrected for the {tested} comparisons that have a p.")
-    return [*notes, *reasons]
-
-
-def _difference(system: System, first: System, column: str) -> significance.GroupDifference | None:
-    """Compare two systems; two single models as they are, and a single run of ``train`` with no group of seeds."""
-    draws = system.samples(column)
-    others = first.samples(column)
-    if draws is None or others is None or draws.shape[1] != others.shape[1]:
-        return None
-    fixed = (True, True)
-    if system.grouped or first.grouped:
-        fixed = (system.fixed, first.fixed)
-    values = system.values(column)
-    other_values = first.values(column)
-    items = system.items(column)
-    if items is None:
-        apart = statistics.fmean(values) - statistics.fmean(other_values)
-        return significance.GroupDifference(apart, reason="the number of items that were sampled is not known")
-    difference = significance.compare_seeds(values, other_values, draws, others, items, fixed)
-    if difference.p is not None:
-        return difference
-    reasons = []
-    for single in (system, first):
-        caveat = single.single_run_caveat
-        if caveat:
-            reasons.append(f"{single.label} {caveat}")
-    reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
-    return replace(difference, reason=reason)
-
-
-def _of_runs(table: ScoreTable) -> Table | None:
-    """Return the differences of models from the first one of their run, or None if nothing was compared."""
-    rows: list[list[Any]] = []
-    texts = {}
-    by_answers = False
-    for scores in table.models:
-        first = _compared_with(scores, table)
-        for task, line in scores.compared.get("tasks", {}).items():
-            if task not in table.columns:
-                continue
-            by_answers = "only_first" in line
-            columns = ("low", "high")
-            if by_answers:
-                columns = ("only_first", "only_second")
-            if line["p"] is not None and line["p"] < SMALLEST_P:
-                texts[len(rows), 6] = f"< {SMALLEST_P}"
-            numbers = map(line.get, ("difference", *columns, "p"))
-            rows.append([scores.label, first, short(task), *numbers])
-    if not rows:
-        return None
-    signed = f"+{table.finest}"
-    formats = {"difference": signed, "p": ".3f"}
-    heads = ("only this right", "only the other right")
-    if not by_answers:
-        heads = ("95 % from", "to")
-        formats |= dict.fromkeys(heads, signed)
-    all_heads = ["model", "less", "task", "difference", *heads, "p"]
-    note = _note_of_runs(table, len(rows), by_answers=by_answers)
-    return Table(f"{table.title}: difference of scores", all_heads, rows, formats=formats, notes=[note], texts=texts)
-
-
-def _note_of_runs(table: ScoreTable, rows: int, *, by_answers: bool) -> str:
-    """Return by which test p is, and what it does not tell."""
-    note = f"p: Student's t, over the {table.kind.sampled}."
-    if by_answers:
-        note = "p: McNemar's exact test."
-    if any(system.single_run_caveat for system in table.systems):
-        note += " Of other seeds it tells nothing: a trained run is one of many that there might be."
-    if rows > 1:
-        note += f" Of {rows} comparisons, one in twenty falls below 0.05 by chance."
-    return note
 
 
 def _compared_with(scores: ModelScores, table: ScoreTable) -> str:

@@ -19,7 +19,7 @@ from sentcli.evaluation.scores import ModelScores
 from sentcli.pages.page import Section
 from sentcli.pages.parts import Part
 from sentcli.printable import safe as printable
-from sentcli.table import MINUS, Table
+from sentcli.table import Table
 
 WORSE = 3
 """The exit code where a loss beyond what is allowed is not excluded."""
@@ -31,8 +31,8 @@ class Gate(Part):
 
     baseline: Baseline
     comparisons: Mapping[tuple[str, str], BaselineComparison]
-    queries: Mapping[tuple[str, str], str]
-    """The texts of queries, by data set and id."""
+    queries: Mapping[str, Mapping[str, str]]
+    """The texts of queries by their ids, by data set."""
     titles: Mapping[str, str]
     """The names of the metrics, by data set."""
     kinships: Mapping[str, tuple[str, str]]
@@ -44,40 +44,21 @@ class Gate(Part):
         numbers = ("before", "now", "difference", "low", "high", "allowed")
         rows = []
         for (model, task), comparison in self.comparisons.items():
-            before = comparison.value
-            difference = comparison.difference
-            row = [model, task, before, before + difference, difference, *comparison.interval]
-            rows.append([*row, -comparison.allow, _judgement(comparison)])
+            change = comparison.difference.difference
+            row = [model, task, comparison.before, comparison.after, change, *comparison.interval]
+            rows.append([*row, -comparison.allow, comparison.judgement])
         title = f"Compared with the baseline ({printable(self.baseline.model)})"
         notes = ["Low and high: the 95 % interval."]
         columns = ["model", "task", *numbers, "verdict"]
         return Table(title, columns, rows, dict.fromkeys(numbers, ".4f"), notes=notes)
 
-    def _worst_queries(self, model: str, task: str, comparison: BaselineComparison) -> Table:
-        rows = []
-        for worst in comparison.worst:
-            row = {
-                "query": self._text(task, worst.item),
-                "before": worst.before,
-                "now": worst.after,
-                "hits before": ", ".join(worst.hits_before[:5]),
-                "hits now": ", ".join(worst.hits_after[:5]),
-            }
-            rows.append(row)
-        title = f"The queries of {task} on which {model} lost the most"
-        formats = {"before": ".4f", "now": ".4f"}
-        notes = ["Hits: the first five documents."]
-        return Table.of_rows(title, rows, formats=formats, notes=notes, wide=("query", "hits before", "hits now"))
-
     def sentences(self) -> list[str]:
         """Return a sentence for each comparison."""
         sentences = []
         for (model, task), comparison in self.comparisons.items():
-            difference, low, high = map(_number, (comparison.difference, *comparison.interval))
             sentence = (
-                f"On {task}, {model} against {printable(self.baseline.model)} is {_judgement(comparison)}: "
-                f"{self.titles[task]} {difference} (95 % {low} to {high}), where a loss of {comparison.allow:g} is "
-                "allowed."
+                f"On {task}, {model} against {printable(self.baseline.model)} is {comparison.judgement}: "
+                f"{self.titles[task]} {comparison.words}."
             )
             if model in self.kinships:
                 sentence += f" By fixed texts it is {self.kinships[model][1]}."
@@ -108,7 +89,8 @@ class Gate(Part):
         sections = [Section(compared.title, text=self.sentences(), table=compared)]
         for (model, task), comparison in self.comparisons.items():
             if comparison.worst and not comparison.passed:
-                worst = self._worst_queries(model, task, comparison)
+                title = f"The queries of {task} on which {model} lost the most"
+                worst = comparison.worst_table(title, self.queries.get(task, {}))
                 sections.append(Section(worst.title, table=worst, level=3))
         return sections
 
@@ -154,16 +136,13 @@ class Gate(Part):
             lost = []
             if comparison is not None:
                 for worst in comparison.worst:
-                    query = self._text(task, worst.item)
+                    query = self.queries.get(task, {}).get(worst.item, worst.item)
                     line = f"{query}: {worst.before:.4f} -> {worst.after:.4f}"
                     lost.append(printable(line))
             ElementTree.SubElement(case, "failure", message=text).text = "\n".join(lost)
         suite.set("failures", str(failures))
         xml = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
         sys.stdout.write(f"{xml}\n")
-
-    def _text(self, task: str, item: str) -> str:
-        return self.queries.get((task, item), item)
 
 
 def save_baseline(file: Path, model: EvaluatedModel, scores: ModelScores, tasks: Sequence[OwnTask]) -> None:
@@ -212,11 +191,7 @@ def compare_with_baseline(
             comparisons[of_model.label, score.task] = comparison
             metric = comparison.metric
             titles[score.task] = SCORE_KINDS[score.kind].columns.get(metric, metric)
-    queries = {}
-    for task in tasks:
-        if isinstance(task, RetrievalTask):
-            for key, text in task.data.queries.items():
-                queries[task.name, key] = text
+    queries = {task.name: task.data.queries for task in tasks if isinstance(task, RetrievalTask)}
     return Gate(baseline, comparisons, queries, titles, kinships, undefined)
 
 
@@ -232,16 +207,3 @@ def _kinship(model: EvaluatedModel, baseline: Baseline, file: Path) -> tuple[str
             "been kept from then: --rerun asks it anew"
         )
     return kinship
-
-
-def _judgement(comparison: BaselineComparison) -> str:
-    if comparison.passed:
-        return "still as good"
-    _, high = comparison.interval
-    if high < 0:
-        return "worse"
-    return "not shown to be as good"
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}".replace("-", MINUS)

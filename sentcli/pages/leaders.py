@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentcli.evaluation.systems import System
 from sentcli.pages.score_tables import ScoreTable
-from sentcli.pages.systems import System
 from sentcli.pages.weights import listed
 
 

@@ -38,8 +38,8 @@ class PageOptions:
         Raises:
             InputError: if a group or a name is not of the form LABEL=NAME.
         """
+        from sentcli.evaluation.systems import Pattern
         from sentcli.pages.score_page import Choices
-        from sentcli.pages.systems import Pattern
 
         groups = [Pattern.parse("--group", value) for value in self.group or []]
         names = [Pattern.parse("--name", value) for value in self.name or []]

@@ -65,31 +65,3 @@ class Caveats(Part):
         """Which made sets are to be trusted how far."""
         trusted = [f"{task}: {caveats['trust']}" for task, caveats in self.of_tasks.items() if "trust" in caveats]
         return "\n".join(trusted)
-
-
-@dataclass(frozen=True)
-class Comparisons(Part):
-    """The comparisons of models with the first one and with a published system, and which of them is best."""
-
-    with_first: Sequence[tuple[ModelScores, Mapping[str, Any]]]
-    """The scores of models with the entry ``compared`` of their JSON; one model may be named twice."""
-    with_published: Sequence[tuple[ModelScores, Mapping[str, Any]]] = ()
-    """The scores of models with the entry ``against`` of their JSON; empty without a published system."""
-    verdict: str = ""
-    """Which model is best on the user's own data, where there are several."""
-
-    def model_json(self, scores: ModelScores) -> Mapping[str, Any]:
-        """Return the comparisons of a model."""
-        entries: dict[str, Any] = {}
-        for key, compared in (("compared", self.with_first), ("against", self.with_published)):
-            for of_model, entry in compared:
-                if of_model is scores:
-                    entries[key] = entry
-        if self.verdict:
-            entries["verdict"] = self.verdict
-        return entries
-
-    @property
-    def sentence(self) -> str:
-        """Which model is best."""
-        return self.verdict

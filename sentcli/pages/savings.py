@@ -21,12 +21,12 @@ from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
 from sentcli.evaluation.set_manifest import corpus_arguments
 from sentcli.evaluation.variant_grid import VariantGrid
-from sentcli.evaluation.variants import LEAST_TO_CHOOSE, ScoreDifference, Variant, VariantComparison
+from sentcli.evaluation.variants import LEAST_TO_CHOOSE, Variant, VariantComparison
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Figure, Section
 from sentcli.pages.parts import Part
 from sentcli.remaining import duration
-from sentcli.table import MINUS, Table
+from sentcli.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ class Savings(Part):
                     "name": variant.name,
                     "value": comparison.value(variant),
                     "difference": difference.difference,
-                    "interval": [difference.low, difference.high],
+                    "interval": list(difference.interval or ()),
                     "bytes_per_vector": variant.bytes_per_vector,
                     "texts_per_second": variant.texts_per_second,
                     "queries_per_second": variant.queries_per_second,
@@ -199,10 +199,10 @@ def _sentence(comparison: VariantComparison) -> str:
     if chosen.encoding != first.encoding:
         percent = 100 * chosen.seconds / first.seconds
         saved += f" and {percent:.0f} % of the time"
-    if difference.low < -comparison.allow:
+    if not difference.excludes_loss(comparison.allow):
         saved += f"; they do not exclude a loss of {comparison.allow:g}"
     metric = _title(comparison)
-    lost = f"{metric} {_with_interval(difference)}"
+    lost = f"{metric} {difference.words()}"
     return f"{chosen.name}: {lost} on the {len(measuring)} queries that it was not chosen by, {saved}"
 
 
@@ -219,7 +219,7 @@ def _table(comparison: VariantComparison, title: str) -> Table:
             marks.append("front")
         difference = comparison.difference(variant)
         if variant is not comparison.variants[0]:
-            texts[len(rows), 2] = _with_interval(difference)
+            texts[len(rows), 2] = difference.words()
         row = {
             "vectors": variant.name,
             metric: comparison.value(variant),
@@ -288,8 +288,3 @@ def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
 def _title(comparison: VariantComparison) -> str:
     """Return the name of the metric for people."""
     return RETRIEVAL.columns.get(comparison.metric, comparison.metric)
-
-
-def _with_interval(difference: ScoreDifference) -> str:
-    """Return a difference with the ends of its 95 % interval in brackets."""
-    return "{:+.4f} ({:+.4f} to {:+.4f})".format(*difference).replace("-", MINUS)

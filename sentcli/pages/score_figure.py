@@ -7,10 +7,10 @@ from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
+from sentcli.evaluation.systems import System
 from sentcli.pages import style
 from sentcli.pages.page import Figure
 from sentcli.pages.score_tables import ScoreTable, published_label, published_value, short
-from sentcli.pages.systems import System
 
 if TYPE_CHECKING:
     import pandas as pd

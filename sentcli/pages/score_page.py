@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from sentcli import __version__
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.model.served import RequestCounts
-from sentcli.pages import comparisons, protocols, score_tables, systems
+from sentcli.evaluation.systems import Pattern, label_of
+from sentcli.pages import comparisons, protocols, score_tables
 from sentcli.pages.leaders import leaders
 from sentcli.pages.names import ShortNames, short_names
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_figure import score_figure
+from sentcli.pages.score_report import ScoreReport
 from sentcli.pages.score_tables import ScoreTable
-from sentcli.pages.systems import Pattern, check_patterns
 from sentcli.pages.weights import equal_because
 from sentcli.pages.write import write_page
 from sentcli.table import Table
-
-COSTS = {
-    "texts_per_second": "texts a second",
-    "dimensions": "dimensions",
-    "bytes_per_vector": "bytes a vector",
-    "weight_bytes": "weights",
-    "first_vector_seconds": "seconds to the first vector",
-    "rerank_milliseconds": "ms a query to rerank",
-}
-"""The columns of costs, with their titles; one that no model has is left out."""
 
 
 @dataclass(frozen=True)
@@ -53,61 +42,8 @@ class Choices:
 
 def shown_names(runs: Sequence[ModelScores], choices: Choices) -> ShortNames:
     """Return what a page shows of the names that have no label of the user's, in all of its sections."""
-    unlabelled = [run.model for run in runs if systems.label_of(run, choices.names) is None]
+    unlabelled = [run.model for run in runs if label_of(run, choices.names) is None]
     return short_names([*unlabelled, *choices.more_names])
-
-
-def score_tables_of(
-    runs: Sequence[ModelScores], choices: Choices = Choices(), shown: Mapping[str, str] = MappingProxyType({})
-) -> list[ScoreTable]:
-    """Return the tables of scores; each table has one protocol.
-
-    Args:
-        runs: scores of any commands and protocols.
-        choices: groups of seeds, and labels.
-        shown: labels of models for which the user has chosen none; by default their names.
-
-    Raises:
-        InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
-    """
-    check_patterns(choices.groups, runs)
-    check_patterns(choices.names, runs)
-    groups = systems.tables(runs)
-    first_of_kind: dict[str, list[ModelScores]] = {}  # a model of each table, by the title of its kind
-    for first, *_ in groups:
-        first_of_kind.setdefault(first.kinds[0].title, []).append(first)
-    tables = []
-    for group in groups:
-        title = group[0].kinds[0].title
-        twins = first_of_kind[title]
-        if len(twins) > 1:
-            mark = _mark(group[0], twins)
-            title = f"{title} ({mark})"
-        rows = systems.systems_of(group, choices.groups, choices.names, shown)
-        tables.append(ScoreTable(title, tuple(rows)))
-    return tables
-
-
-def _mark(first: ModelScores, twins: Sequence[ModelScores]) -> str:
-    """Return what differs from the protocols of other tables of the same kind, to tell a table apart from them.
-
-    Args:
-        first: of the models of a table.
-        twins: the first model of each table of this kind.
-    """
-    measured = []
-    number = 0
-    for place, twin in enumerate(twins):
-        score = protocols.measure(twin)
-        measured.append({"score": score, **protocols.common_protocol(twin)})
-        if twin is first:
-            number = place
-    keys = protocols.different_keys(measured)
-    different = protocols.of_keys(measured[number], keys)
-    name = different.get("name")
-    if name:
-        return str(name)
-    return protocols.words(different) or f"data {number + 1} of {len(twins)}"
 
 
 def write_score_page(
@@ -131,18 +67,15 @@ def score_page(
         figures: draw the scores.
     """
     names = shown_names(runs, choices)
-    tables = score_tables_of(runs, choices, names.shown)
+    report = ScoreReport.of(runs, choices.groups, choices.names, names.shown)
+    tables = report.tables
     if choices.tables_only:
         of_scores = [Section(table.title, table=score_tables.score_table(table)) for table in tables]
         return Page(choices.title or "Scores", [*of_scores, *more], tables_only=True)
     sections: list[Section] = []
     for table in tables:
-        sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)
-    own = [table for table in tables if table.is_own]
-    compared = comparisons.own_comparison(own)
-    if compared is not None:
-        sections.append(Section("Differences between models on your own data", table=compared))
-    costs = cost_table(runs, names.shown)
+        sections += _sections(report, table, choices.style, figures=figures)
+    costs = report.costs
     if costs is not None:
         sections.append(Section("What each model costs", table=costs))
     sections += more
@@ -153,7 +86,7 @@ def score_page(
         commands = dict.fromkeys(run.command for run in runs)
         source += f" from the results of {', '.join(commands)}"
     # all tables of one's own data share a sentence if they have several systems
-    verdict = comparisons.verdict(own)
+    verdict = report.verdict
     summary = []
     if verdict:
         summary.append(verdict)
@@ -174,55 +107,6 @@ def _title(tables: Sequence[ScoreTable]) -> str:
     if len(labels) == 1:
         return f"Evaluation of {labels.pop()}"
     return f"Evaluation of {len(labels)} models"
-
-
-def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingProxyType({})) -> Table | None:
-    """Return what each model costs, or None if that was not measured; `shown` has what is shown of their names."""
-    costs: dict[str, Mapping[str, Any]] = {}
-    measured: set[str] = set()
-    texts = set()
-    for run in runs:
-        if run.cost:
-            label = run.label
-            costs[shown.get(label, label)] = run.cost
-    if not costs:
-        return None
-    for cost in costs.values():
-        measured.update(cost)
-        texts.add(cost.get("texts"))
-    columns = [key for key in COSTS if key in measured]
-    heads = ["model", *[COSTS[key] for key in columns]]
-    note = (
-        f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
-        "the loading of the model, with the libraries loaded before."
-    )
-    rows: list[list[Any]] = []
-    megabytes = {}
-    sent = []
-    for label, cost in costs.items():
-        size = cost.get("weight_bytes")
-        if size is not None:
-            place = 1 + columns.index("weight_bytes")
-            megabytes[len(rows), place] = f"{size / 1e6:,.1f} MB"
-        rows.append([label, *map(cost.get, columns)])
-        sent.append(_sent_requests(cost))
-    if any(sent):
-        heads.append("sent to its host")
-        rows = [[*row, requests] for row, requests in zip(rows, sent, strict=True)]
-        note += " Those of a model that is served are with its host and the network; what the cache had was not sent."
-    title = "What each model costs on this machine"
-    device = runs[0].environment.get("device")
-    if device:
-        title += f" ({device})"
-    formats = {"texts a second": ",.0f", "ms a query to rerank": ",.1f"}
-    return Table(title, heads, rows, formats=formats, texts=megabytes, notes=[note])
-
-
-def _sent_requests(cost: Mapping[str, Any]) -> str | None:
-    """Return what was sent to the host of a model, in words; None if nothing was."""
-    counts = [cost.get(f"sent_{count.name}") or 0 for count in fields(RequestCounts)]
-    sent = RequestCounts(*counts)
-    return str(sent) if sent.requests else None
 
 
 def _summary(table: ScoreTable) -> str:
@@ -254,19 +138,26 @@ def _summary(table: ScoreTable) -> str:
     return f"{title}: {names} has {value}, the best of {count} models."
 
 
-def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:
+def _sections(report: ScoreReport, table: ScoreTable, style: Style, *, figures: bool) -> Iterator[Section]:
     """Yield the sections of a table of scores; their titles name the table if there are several tables."""
-    of_table = f": {table.title}" if named else ""
+    of_table = f": {table.title}" if len(report.tables) > 1 else ""
     figure = None
     if figures:
         figure = score_figure(table, intervals=style.intervals is not False)
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
         yield Section(f"Against print{of_table}", table=against, level=3)
-    compared = comparisons.comparison_table(table)
+    comparison = report.comparison_behind(table)
     lacking = comparisons.not_compared(table)
-    if compared is not None or lacking:
-        yield Section(f"Differences between models{of_table}", lacking, table=compared, level=3)
+    if comparison is not None:
+        title = f"Differences between models{of_table}"
+        level = 3
+        if table.is_own:
+            title = "Differences between models on your own data"
+            level = 2
+        yield Section(title, lacking, table=comparison.table(), level=level)
+    elif lacking and not table.is_own:
+        yield Section(f"Differences between models{of_table}", lacking, level=3)
     subsets = score_tables.subset_table(table)
     if subsets is not None:
         yield Section(f"Subsets{of_table}", table=subsets, level=3, folded=True)

@@ -10,12 +10,13 @@ from typing import Any
 from sentcli.evaluation.known_sets import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.systems import System
 from sentcli.pages import protocols
-from sentcli.pages.systems import System
 from sentcli.pages.weights import weights_notes
 from sentcli.table import MISSING, Table, format_apart
 
-SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."}
+SHORT_AVERAGE = "Avg."
+SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: SHORT_AVERAGE}
 """The short names of tasks, as papers print them."""
 for facts in known_sets().values():
     SHORT |= dict.fromkeys((facts.name, *facts.aliases), facts.short or facts.title)

@@ -74,7 +74,7 @@ class Slices(Part):
                 rows.append(row)
         metric = RETRIEVAL.columns.get("ndcg@10", RETRIEVAL.metric)
         heads = [self.column, "model", "queries", metric, "low", "high"]
-        notes = ["Low and high: the 95 % interval; with few queries it is too narrow."]
+        notes = ["Low and high: the 95 % interval, by Student's t; of a single query it is all that there can be."]
         if self.with_baseline:
             heads += ["difference", "difference low", "difference high"]
             notes.append("Difference: from the baseline.")

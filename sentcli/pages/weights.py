@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentcli.evaluation.scores import ModelScores
+from sentcli.evaluation.systems import System
 from sentcli.pages.protocols import DIGESTS, model_choices, without
-from sentcli.pages.systems import System
 
 
 def listed(names: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ def adapt(
     Examples:
       sentcli adapt articles.csv -m minilm -o articles-model
       sentcli adapt docs/ -m minilm -o docs-model --dev judged-a --test judged-b --budget 1h
-      sentcli adapt docs/ -m minilm -o docs-model --keep sts-dev.csv --allow 0.01
+      sentcli adapt docs/ -m minilm -o docs-model --keep sts-dev.csv --allow 0.5
       sentcli adapt docs/ -m minilm -o docs-model --write-with http://localhost:8080/v1#name
       sentcli adapt docs/ -m minilm -o docs-model --teacher bge-large --budget 2h
     """  # noqa: D301

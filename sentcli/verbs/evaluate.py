@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.reranking import EvaluatedReranker
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.systems import Pattern
+    from sentcli.evaluation.systems import Pattern
 
 
 def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | None) -> dict[str, Any]:
@@ -109,7 +108,6 @@ def evaluate(
     from sentcli.evaluation.slices import query_columns
     from sentcli.evaluation.studies import study_of
     from sentcli.pages.gate import compare_with_baseline, save_baseline
-    from sentcli.pages.own_data import compare_systems, tables_of
     from sentcli.pages.parts import Caveats, Part
     from sentcli.pages.savings import compare_variants, read_grid
     from sentcli.pages.score_page import Choices
@@ -143,7 +141,7 @@ def evaluate(
     if draws is not None:
         write_replicates(draws, scores)
         scores = [replace(of_model, replicates_file=str(draws)) for of_model in scores]
-    parts: list[Part] = [compare_systems(scores, page), Caveats({task.name: task.caveats for task in tasks})]
+    parts: list[Part] = [Caveats({task.name: task.caveats for task in tasks})]
     if by is not None:
         parts.append(Slices.of(scores, columns, by, baseline))
     if grid is not None:
@@ -156,7 +154,7 @@ def evaluate(
         parts.append(compared)
         if gate.format is not None:
             compared.print_for_program(gate.format)
-    return Result.of_scores(scores, parts, partial(tables_of, choices=page), page)
+    return Result.of_scores(scores, page, parts)
 
 
 def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, ...]:
@@ -166,7 +164,7 @@ def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, 
         InputError: for a pattern that cannot be read, or that none of the models matches.
     """
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.systems import Pattern, check_patterns
+    from sentcli.evaluation.systems import Pattern, check_patterns
 
     groups = tuple(Pattern.parse("--group", value) for value in values)
     check_patterns(groups, [ModelScores("evaluate", name, {}, ()) for name in models])

@@ -14,7 +14,7 @@ from sentcli.analysis.texts import read_rows
 from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
-from sentcli.command.scoring import with_comparisons
+from sentcli.command.scoring import with_published
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions
@@ -214,12 +214,14 @@ class ReportInputs:
 def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
     """Return the scores of models on the seven STS tasks of a SentEval folder, compared."""
     from sentcli.evaluation.score_kinds import SIMILARITY
+    from sentcli.pages.score_report import ScoreReport
     from sentcli.verbs.sts_eval import score_similarity
 
     tasks = sts_tasks(data)
     published = scoring.published(SIMILARITY, tasks)
     measured = [score_similarity(model, tasks) for model in models]
-    return with_comparisons(measured, published, SIMILARITY)
+    scores = with_published(measured, published, SIMILARITY)
+    return ScoreReport.of(scores).with_differences(scores)
 
 
 def _paper(name: str, targets: Sequence[Path]) -> Result:

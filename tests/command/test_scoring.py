@@ -1,8 +1,9 @@
 """Models beside each other and beside print: which of them are seeds of one system."""
 
-from sentcli.command.scoring import compare_models, tables_of, with_comparisons
+from sentcli.command.scoring import with_published
 from sentcli.evaluation.published import Published
 from sentcli.evaluation.score_kinds import SIMILARITY
+from sentcli.pages.score_report import ScoreReport
 from tests.evaluation.conftest import scored_model
 
 PRINTED = Published("x", "X", "a table", {"STS16": 80.0})
@@ -22,13 +23,13 @@ def test_only_runs_of_one_training_are_seeds_of_a_system_that_is_set_beside_prin
         scored("seed-2", 71.0, trained_run=True, training="a"),
         scored("other rate", 60.0, trained_run=True, training="b"),
     ]
-    compared = with_comparisons(models, PRINTED, SIMILARITY)
+    compared = with_published(models, PRINTED, SIMILARITY)
     lines = [of_model.against["tasks"]["STS16"] for of_model in compared]
     assert [(line["measured"], line["runs"]) for line in lines] == [
         (82.0, 1), (70.5, 2), (71.0, 1), (70.5, 2), (60.0, 1),
     ]  # fmt: skip
     assert lines[0]["range"] == (80.0, 84.0) and lines[0]["within"]
     assert lines[1]["range"] == lines[3]["range"] and not lines[4]["within"]
-    (table,) = [table for table in tables_of(compared) if "published" in table.columns]
+    (table,) = [table for table in ScoreReport.of(compared).console_tables() if "published" in table.columns]
     assert len(table.rows) == 4, "seeds share a row"
-    assert compare_models(models, None, SIMILARITY).model_json(models[0]) == {}
+    assert with_published(models, None, SIMILARITY) == models

@@ -210,7 +210,8 @@ def test_a_worse_model_is_refused_and_nothing_is_written(out, worse, invoke):
 @pytest.mark.parametrize("high", [-0.1, 0.1])
 def test_more_queries_are_advised_unless_the_loss_is_proven(high, out, other, invoke, monkeypatch):
     def compared(*scores):
-        return replace(compare_scores(*scores), interval=(-0.3, high))
+        found = compare_scores(*scores)
+        return replace(found, difference=replace(found.difference, low=-0.3, high=high))
 
     monkeypatch.setattr("sentcli.corpora.move_gate.compare_scores", compared)
     done = invoke("migrate", out, "-m", other, *TORCH, check=3)

@@ -15,6 +15,7 @@ from sentcli.evaluation.retrieval_metrics import read_run, write_run
 from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores, average, average_replicates
+from sentcli.pages.score_report import ScoreReport
 from tests.examples import examples
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
@@ -124,11 +125,13 @@ def scored(name, run, qrels, top_k=1000):
 def test_searches_are_compared_query_by_query():
     run, qrels = random_run(1, queries=40)
     best = {query: {**hits, **{d: 5.0 + s for d, s in qrels[query].items()}} for query, hits in run.items()}
-    first, better, same = (ModelScores("retrieve", "m", {}, [scored("a", each, qrels)]) for each in (run, best, run))
-    found = better.compare(first)["a"]
+    models = [ModelScores("retrieve", "m", {}, (scored("a", each, qrels),)) for each in (run, best, run)]
+    first, better, same = ScoreReport.of(models).with_differences(models)
+    assert not first.compared
+    found = better.compared["tasks"]["a"]
     assert found["difference"] == pytest.approx(1 - first.tasks[0].value, abs=1e-5)
     assert 0 < found["low"] < found["difference"] < found["high"] and found["p"] < 0.01
-    assert same.compare(first)["a"] == {"difference": 0, "low": 0, "high": 0, "p": 1}
+    assert same.compared["tasks"]["a"] == {"difference": 0, "low": 0, "high": 0, "p": 1, "p_holm": 1}
 
 
 def test_an_average_is_of_sets_and_one_of_forums_counts_once():

@@ -20,6 +20,7 @@ from sentcli.evaluation.scores import ModelScores
 from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.labelled import LabelledTable
 from sentcli.io.sources import open_source
+from sentcli.pages.score_report import ScoreReport
 from tests.examples import examples
 
 
@@ -134,8 +135,9 @@ def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
     assert list(task_json(good))[:4] == ["recall@1", "recall@3", "queries", "corpus"]
     low, high = task_json(good)["intervals"]["recall@1"]
     assert low < good.metrics["recall@1"] < high
-    models = [ModelScores("retrieve", name, {}, [score]) for name, score in (("good", again), ("bad", bad))]
-    difference = models[0].compare(models[1])["recall@1"]
+    models = [ModelScores("retrieve", name, {}, (score,)) for name, score in (("bad", bad), ("good", again))]
+    _, compared = ScoreReport.of(models).with_differences(models)
+    difference = compared.compared["tasks"]["recall@1"]
     assert difference["difference"] == pytest.approx(good.metrics["recall@1"] - bad.metrics["recall@1"])
     assert difference["low"] > 0
     assert difference["p"] < 0.05

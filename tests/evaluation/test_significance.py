@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, permutation_test, spearmanr
+from scipy.stats import binom, spearmanr, ttest_rel
 
 from sentcli.evaluation import score_json, significance
 from tests.examples import examples
@@ -58,27 +58,31 @@ def test_a_model_is_compared_on_the_same_draws():
     assert back.p == pytest.approx(found.p) and back.low == pytest.approx(-found.high)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [7, 11])
-def test_the_interval_of_a_mean_excludes_0_where_random_signs_refuse_it(n):
-    """Compared with scipy's exact test; where its p is near the level, so many random subsets cannot tell."""
+@pytest.mark.parametrize("n", [2, 7, 30])
+def test_means_of_the_same_items_are_compared_by_students_t(n):
     random = np.random.default_rng(n)
-    excluded = 0
-    for _ in range(100):
-        differences = random.normal(0.9, 1, n)
-        p = permutation_test(
-            (differences,), np.mean, permutation_type="samples", alternative="greater", n_resamples=np.inf
-        ).pvalue
-        low, high = significance.mean_interval(differences)
-        assert low <= differences.mean() <= high
-        if not 0.015 < p < 0.035:
-            assert (low > 0) == (p < 0.025)
-            excluded += low > 0
-    assert excluded > 10
+    values, others = random.random(n), random.random(n)
+    found = significance.compare_means(values, others)
+    theirs = ttest_rel(values, others)
+    low, high = theirs.confidence_interval()
+    assert (found.difference, found.p) == pytest.approx((values.mean() - others.mean(), theirs.pvalue))
+    assert found.interval == pytest.approx((low, high)) == significance.mean_interval(values - others)
+
+
+def test_a_single_item_tells_nothing_of_others():
+    assert significance.compare_means(np.array([0.5]), np.array([0.4])).interval == (-1, 1)
+    assert significance.compare_means(np.array([0.5]), np.array([0.5])).interval == (0, 0)
+
+
+def test_a_change_of_the_usual_size_is_added_where_hardly_anything_changes():
+    """By hand: twelve items that stay and one change in each direction have a variance of 2 * 0.3**2 / 13."""
+    low, high = significance.mean_interval(np.zeros(12), 0.3)
+    half = 2.1604 * (2 * 0.09 / 13 / 14) ** 0.5
+    assert (low, high) == pytest.approx((-half, half), abs=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [10, 25])
+@pytest.mark.parametrize("n", [10, 15, 30, 100])
 @pytest.mark.parametrize("zeros", [0, 0.4])
 def test_the_interval_of_a_mean_covers_few_items(n, zeros):
     """2.5 % on each side are meant."""
@@ -86,9 +90,9 @@ def test_the_interval_of_a_mean_covers_few_items(n, zeros):
     above = below = 0
     for _ in range(2000):
         differences = random.normal(size=n) * (random.random(n) >= zeros)
-        low, high = significance.mean_interval(differences)
-        above += low > 0
-        below += high < 0
+        found = significance.compare_means(differences, np.zeros(n))
+        above += found.is_gain
+        below += found.is_loss
     assert max(above, below) <= 0.035 * 2000
 
 
@@ -104,7 +108,41 @@ def test_samples_with_replacement_are_too_narrow_for_few_items():
 
 
 def test_equal_models_have_an_interval_of_0():
-    assert significance.mean_interval(np.zeros(30)) == (0, 0)
+    found = significance.compare_means(np.full(30, 0.3), np.full(30, 0.3))
+    assert found.interval == (0, 0) and found.p == 1 and found.smallest is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "items"), [(1, 10), (1, 100), (3, 100), (5, 30)])
+def test_the_smallest_difference_is_shown_in_four_of_five_cases(seeds, items):
+    """Of what is really that large, with what is known of the spread; few seeds do not know theirs well."""
+    random = np.random.default_rng(seeds)
+    of_items, of_seeds = 0.5, 0.1 if seeds > 1 else 0.0
+    variance = of_items**2 * 2 / items + 2 * of_seeds**2 / seeds
+    spread = significance.Spread(of_items**2 * 2 / items, 2 * of_seeds**2 / seeds, items - 1, max(2 * seeds - 2, 1))
+    truth = spread.smallest
+    assert truth == pytest.approx(2.8 * variance**0.5, rel=0.25)
+    shown = 0
+    for _ in range(1000):
+        groups = []
+        for mean in (truth, 0.0):
+            means = mean + random.normal(0, of_seeds, (seeds, 1))
+            groups.append(means + random.normal(0, of_items, items))
+        shown += significance.compare_groups(*groups, (seeds == 1, seeds == 1)).p < 0.05
+    assert 0.72 <= shown / 1000 <= 0.88
+
+
+def test_the_seeds_that_would_show_a_difference():
+    """With enough items the error falls with the root of the seeds; where the items alone hide it, none would."""
+    spread = significance.Spread(items=0.0001, seeds=2.0, item_freedom=1000, seed_freedom=4, runs=3)
+    for difference in (2.0, 3.0, 8.0):
+        needed = significance.Difference.tested(difference, spread).seeds_needed
+        assert spread.with_runs(needed).smallest <= difference < spread.with_runs(needed - 1).smallest
+    assert significance.Difference.tested(100.0, spread).seeds_needed == 2
+    hidden = significance.Spread(items=2.0, seeds=0.1, item_freedom=100, seed_freedom=4, runs=3)
+    assert significance.Difference.tested(1.0, hidden).seeds_needed is None
+    of_items = significance.Spread(items=2.0, seeds=0.0, item_freedom=100)
+    assert significance.Difference.tested(10.0, of_items).seeds_needed is None
 
 
 def test_accuracies():

@@ -7,19 +7,18 @@ import statistics
 import numpy as np
 import pytest
 
-from sentcli.command.scoring import tables_of
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.published import with_titles
 from sentcli.evaluation.score_files import read_object, read_scores
 from sentcli.evaluation.score_json import model_json, pack
 from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.systems import Pattern
 from sentcli.pages import style
-from sentcli.pages.comparisons import differences
 from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
-from sentcli.pages.score_page import Choices, score_page, score_tables_of
-from sentcli.pages.systems import Pattern
+from sentcli.pages.score_page import Choices, score_page
+from sentcli.pages.score_report import ScoreReport
 
 from .conftest import make
 
@@ -99,7 +98,7 @@ def test_scores_have_the_digits_that_tell_models_apart_on_the_page_and_in_the_te
     (section,) = scores(score_page(models))
     first = f"61.{'11':0<{len(shown) - 3}}"
     assert [row[1] for row in grid(section)] == [first, shown, "79.10"]
-    (printed, *_) = tables_of(models)
+    (printed, *_) = ScoreReport.of(models).console_tables()
     assert [printed.shown(i, 1) for i in range(3)] == [first, shown, "79.10"]
     assert list(section.figure.data["shown"]) == [first, shown, "79.10"]
     verb = "have" if first == shown else "has"
@@ -224,8 +223,10 @@ def test_groups_are_compared_as_systems():
     fixed = {"environment": {"trained_run": False}}
     page = page_of(*seeds, sampled("other", 71.6, **fixed), groups=["CT=ct-*", "SimCSE=simcse-*"])
     section = titled(page, "Differences")
-    assert heads(section) == ["system", "less", "seeds", "task", "difference", "95 % from", "to", "p", "p (Holm)"]
+    assert heads(section)[:9] == ["system", "less", "seeds", "task", "difference", "95 % from", "to", "p", "p (Holm)"]
+    assert heads(section)[9:] == ["smallest", "seeds needed"]
     first, second = section.table.rows
+    assert first[9] > 0 and (first[10] is None or first[10] > 2)
     assert first[:4] == ["SimCSE", "CT", "2, 2", "STS16"] and second[:4] == ["other", "CT", "1, 2", "STS16"]
     assert first[4] == pytest.approx(1.5) and first[5] < 1.5 < first[6]
     assert second[4] == pytest.approx(0.1)
@@ -242,8 +243,8 @@ def test_a_single_trained_run_is_not_tested_against_seeds(environment):
     fixed = sampled("fixed", 74.0, environment={"trained_run": False})
     page = page_of(*seeds, single, alone, fixed, groups=["CT=ct-*", "Alone=alone"])
     rows = {row[0]: row for row in titled(page, "Differences").table.rows}
-    assert rows["single"][5:] == rows["Alone"][5:] == [None] * 4
-    assert rows["fixed"][8] == rows["fixed"][7] > 0, "one comparison has a p, and needs no correction"
+    assert rows["single"][5:] == rows["Alone"][5:] == [None] * 5
+    assert rows["fixed"][7] > 0, "one comparison has a p, and needs no correction"
     assert sum("one trained run" in note for note in titled(page, "Differences").table.notes) == 2
 
 
@@ -255,11 +256,11 @@ def test_a_page_tests_a_difference_as_the_command_does():
         score = TaskScore("STS16", SIMILARITY.name, {"spearman": value}, ("spearman",), {"pairs": 20})
         score = score.with_replicates(value + random.normal(0, 1, 1000))
         models.append(ModelScores("sts-eval", name, {}, (score,), {"trained_run": False}))
-    first, second = models
-    entry = second.compare(first)["STS16"]
-    (line,) = differences(score_tables_of(models))
-    assert entry.keys() == {"difference", "low", "high", "p"}
-    assert entry == {key: line.entry[key] for key in entry}
+    _, compared = ScoreReport.of(models).with_differences(models)
+    entry = compared.compared["tasks"]["STS16"]
+    assert entry.keys() == {"difference", "low", "high", "p", "p_holm", "smallest"}
+    (row,) = titled(score_page(models), "Differences").table.rows
+    assert row[3:7] == [entry["difference"], entry["low"], entry["high"], entry["p"]]
 
 
 def test_files_of_several_commands_are_compared_by_their_samples():
@@ -283,8 +284,8 @@ def test_trained_runs_that_were_compared_have_the_caution_of_single_runs(trained
     line = {"difference": 1.0, "low": 0.5, "high": 1.5, "p": 0.01}
     first, second = (make(name, environment={"trained_run": trained}) for name in "ab")
     second["compared"] = {"with": "a", "tasks": {"STS16": line}}
-    (note,) = titled(page_of(first, second), "Differences").table.notes
-    assert note.count("other seeds") == count
+    notes = " ".join(titled(page_of(first, second), "Differences").table.notes)
+    assert notes.count("other seeds") == count
 
 
 def test_a_p_of_0_is_below_the_smallest_that_is_printed():

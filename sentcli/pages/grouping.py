@@ -5,9 +5,7 @@ Rows of one table share the protocol of the evaluation, and may differ in what b
 
 from __future__ import annotations
 
-import fnmatch
 import json
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from sentcli.errors import InputError
 from sentcli.evaluation.score_kinds import TRAINED_HEAD
-from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
-from sentcli.evaluation.significance import Floats
+from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.systems import Pattern, System, label_of
 from sentcli.hub import short
 from sentcli.pages.protocols import (
     DIGESTS,
@@ -40,147 +36,6 @@ from sentcli.pages.protocols import (
 
 SIZES = ("pairs", "test", "queries", "documents", "items")
 """Details of a task that are its size: rows with different sizes were measured on different data."""
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """``LABEL=GLOB``: a label for the runs whose model or file matches."""
-
-    option: str
-    label: str
-    glob: str
-
-    @classmethod
-    def parse(cls, option: str, value: str) -> Pattern:
-        """Parse the value ``LABEL=GLOB`` of an option.
-
-        Raises:
-            InputError: if label or pattern are missing.
-        """
-        label, equals, glob = value.partition("=")
-        label = label.strip()
-        if not (label and equals and glob):
-            raise InputError(
-                f"{option} {value!r}: expected LABEL=NAME, where NAME is of a model or file and may have *"
-            )
-        return cls(option, label, glob)
-
-    def matches(self, scores: ModelScores) -> bool:
-        """Tell whether the model's name, the file's, or the last part of either matches."""
-        glob = self.glob
-        for name in (scores.model, scores.source):
-            if not name:
-                continue
-            last_part = Path(name).name
-            if fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(last_part, glob):
-                return True
-        return False
-
-    def __str__(self) -> str:
-        return f"{self.option} {self.label}={self.glob}"
-
-
-def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> None:
-    """Check that every pattern matches a run, and that no run is matched by two patterns.
-
-    Raises:
-        InputError: otherwise.
-    """
-    for pattern in patterns:
-        if not any(map(pattern.matches, runs)):
-            models = ", ".join(dict.fromkeys(run.model for run in runs))
-            raise InputError(f"{pattern} matches no model and no file; there are: {models}")
-    for run in runs:
-        matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
-        if len(matching) > 1:
-            both = " and by ".join(matching)
-            raise InputError(f"{run.model} is matched by {both}")
-
-
-@dataclass(frozen=True)
-class System:
-    """A row: one model, or several that are seeds of one."""
-
-    label: str
-    seeds: tuple[ModelScores, ...]
-    """Their labels are unique in the table."""
-    tasks: frozenset[str]
-    """The names of all tasks of the table; a model without a score of one of them has no average."""
-    grouped: bool = False
-
-    @property
-    def fixed(self) -> bool:
-        """Whether it is a single model that is no run of ``train``, and so has no spread over seeds."""
-        return not self.grouped and self.seeds[0].fixed
-
-    @property
-    def single_run_caveat(self) -> str:
-        """Why a single run does not stand for its training, in words; empty for seeds and for a fixed model."""
-        if len(self.seeds) > 1 or self.fixed:
-            return ""
-        if self.grouped or "trained_run" in self.seeds[0].environment:
-            return "is one trained run"
-        return "may be one trained run (its file does not say; score again)"
-
-    def values(self, column: str) -> list[float]:
-        """Return the score of each seed on a task or their ``average``; an empty list if a seed does not have it."""
-        values = []
-        for scores in self.seeds:
-            by_column = scores.values(scores.kinds[0])
-            if column not in by_column:
-                return []
-            if column == AVERAGE and not self.tasks <= by_column.keys():
-                return []
-            values.append(by_column[column])
-        return values
-
-    def mean_and_deviation(self, column: str) -> tuple[float | None, float | None]:
-        """Return mean and sample standard deviation over the seeds; None if there are too few values."""
-        values = self.values(column)
-        if not values:
-            return None, None
-        mean = statistics.fmean(values)
-        if len(values) == 1:
-            return mean, None
-        return mean, statistics.stdev(values)
-
-    def samples(self, column: str) -> Floats | None:
-        """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples."""
-        if not self.values(column):
-            return None
-        samples: list[Floats] = []
-        for scores in self.seeds:
-            draws = scores.replicates(scores.kinds[0]).get(column)
-            if draws is None or (samples and len(draws) != len(samples[0])):
-                return None
-            samples.append(draws)
-        return np.stack(samples)
-
-    def items(self, column: str) -> int | None:
-        """Return the number of items of a task, or of the smallest task of the average; None if it is not known."""
-        sizes = []
-        for scores in self.seeds:
-            for title, task, _ in scores.columns(scores.kinds[0]):
-                if column in (title, AVERAGE):
-                    sizes.append(task.size)
-        known = [size for size in sizes if size is not None]
-        if not known or len(known) < len(sizes):
-            return None
-        return min(known)
-
-    def interval(self, column: str) -> tuple[float, float] | None:
-        """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
-        if self.grouped or not self.values(column):
-            return None
-        scores = self.seeds[0]
-        return scores.intervals(scores.kinds[0]).get(column)
-
-    def whiskers(self, column: str) -> tuple[float, float] | None:
-        """Return the mean less and plus the standard deviation over the seeds, or the interval of a single model."""
-        mean, deviation = self.mean_and_deviation(column)
-        if mean is None or deviation is None:
-            return self.interval(column)
-        return mean - deviation, mean + deviation
 
 
 def systems_of(
@@ -216,14 +71,6 @@ def systems_of(
             system = System(seeds[0].label, tuple(seeds), frozenset(tasks))
         systems.append(system)
     return systems
-
-
-def label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
-    """Return the label of the first pattern that matches a model; None if none does."""
-    for pattern in patterns:
-        if pattern.matches(scores):
-            return pattern.label
-    return None
 
 
 def _check_seeds(label: str, seeds: Sequence[ModelScores]) -> None:

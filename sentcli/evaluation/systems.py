@@ -1,0 +1,218 @@
+"""The systems of a comparison: single models, and groups of models that are seeds of one training."""
+
+from __future__ import annotations
+
+import fnmatch
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError
+from sentcli.evaluation.score_kinds import TRANSFER
+from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.significance import Difference, Floats, compare_seeds, mcnemar
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """``LABEL=GLOB``: a label for the runs whose model or file matches."""
+
+    option: str
+    label: str
+    glob: str
+
+    @classmethod
+    def parse(cls, option: str, value: str) -> Pattern:
+        """Parse the value ``LABEL=GLOB`` of an option.
+
+        Raises:
+            InputError: if label or pattern are missing.
+        """
+        label, equals, glob = value.partition("=")
+        label = label.strip()
+        if not (label and equals and glob):
+            raise InputError(
+                f"{option} {value!r}: expected LABEL=NAME, where NAME is of a model or file and may have *"
+            )
+        return cls(option, label, glob)
+
+    def matches(self, scores: ModelScores) -> bool:
+        """Tell whether the model's name, the file's, or the last part of either matches."""
+        glob = self.glob
+        for name in (scores.model, scores.source):
+            if not name:
+                continue
+            last_part = Path(name).name
+            if fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(last_part, glob):
+                return True
+        return False
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.label}={self.glob}"
+
+
+def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> None:
+    """Check that every pattern matches a run, and that no run is matched by two patterns.
+
+    Raises:
+        InputError: otherwise.
+    """
+    for pattern in patterns:
+        if not any(map(pattern.matches, runs)):
+            models = ", ".join(dict.fromkeys(run.model for run in runs))
+            raise InputError(f"{pattern} matches no model and no file; there are: {models}")
+    for run in runs:
+        matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
+        if len(matching) > 1:
+            both = " and by ".join(matching)
+            raise InputError(f"{run.model} is matched by {both}")
+
+
+def label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
+    """Return the label of the first pattern that matches a model; None if none does."""
+    for pattern in patterns:
+        if pattern.matches(scores):
+            return pattern.label
+    return None
+
+
+@dataclass(frozen=True)
+class System:
+    """A row: one model, or several that are seeds of one."""
+
+    label: str
+    seeds: tuple[ModelScores, ...]
+    """Their labels are unique in the table."""
+    tasks: frozenset[str]
+    """The names of all tasks of the table; a model without a score of one of them has no average."""
+    grouped: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is a single model that is no run of ``train``, and so has no spread over seeds."""
+        return not self.grouped and self.seeds[0].fixed
+
+    @property
+    def single_run_caveat(self) -> str:
+        """Why a single run does not stand for its training, in words; empty for seeds and for a fixed model."""
+        if len(self.seeds) > 1 or self.fixed:
+            return ""
+        if self.grouped or "trained_run" in self.seeds[0].environment:
+            return "is one trained run"
+        return "may be one trained run (its file does not say; score again)"
+
+    def values(self, column: str) -> list[float]:
+        """Return the score of each seed on a task or their ``average``; an empty list if a seed does not have it."""
+        values = []
+        for scores in self.seeds:
+            by_column = scores.values(scores.kinds[0])
+            if column not in by_column:
+                return []
+            if column == AVERAGE and not self.tasks <= by_column.keys():
+                return []
+            values.append(by_column[column])
+        return values
+
+    def mean_and_deviation(self, column: str) -> tuple[float | None, float | None]:
+        """Return mean and sample standard deviation over the seeds; None if there are too few values."""
+        values = self.values(column)
+        if not values:
+            return None, None
+        mean = statistics.fmean(values)
+        if len(values) == 1:
+            return mean, None
+        return mean, statistics.stdev(values)
+
+    @cached_property
+    def _replicates(self) -> list[dict[str, Floats]]:
+        """The scores of each seed on samples of the items, by column: those of accuracies are drawn here, once."""
+        return [scores.replicates(scores.kinds[0]) for scores in self.seeds]
+
+    def samples(self, column: str) -> Floats | None:
+        """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples."""
+        if not self.values(column):
+            return None
+        samples: list[Floats] = []
+        for of_seed in self._replicates:
+            draws = of_seed.get(column)
+            if draws is None or (samples and len(draws) != len(samples[0])):
+                return None
+            samples.append(draws)
+        return np.stack(samples)
+
+    def items(self, column: str) -> int | None:
+        """Return the number of items of a task, or of the smallest task of the average; None if it is not known."""
+        sizes = []
+        for scores in self.seeds:
+            for title, task, _ in scores.columns(scores.kinds[0]):
+                if column in (title, AVERAGE):
+                    sizes.append(task.size)
+        known = [size for size in sizes if size is not None]
+        if not known or len(known) < len(sizes):
+            return None
+        return min(known)
+
+    def interval(self, column: str) -> tuple[float, float] | None:
+        """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
+        if self.grouped or not self.values(column):
+            return None
+        scores = self.seeds[0]
+        return scores.intervals(scores.kinds[0]).get(column)
+
+    def whiskers(self, column: str) -> tuple[float, float] | None:
+        """Return the mean less and plus the standard deviation over the seeds, or the interval of a single model."""
+        mean, deviation = self.mean_and_deviation(column)
+        if mean is None or deviation is None:
+            return self.interval(column)
+        return mean - deviation, mean + deviation
+
+    def compare(self, other: System, column: str) -> Difference | None:
+        """Compare with another system on a task or on the average.
+
+        Seeds stand for their training. Two single models are compared as they are; a single run of ``train`` has no
+        test against seeds. The right and wrong answers of two models on a transfer task have McNemar's test.
+
+        Returns:
+            The score of this system minus that of the other one; None where there are neither samples nor answers.
+        """
+        fixed = (True, True)
+        if self.grouped or other.grouped:
+            fixed = (self.fixed, other.fixed)
+        else:
+            answers = self._answers(column)
+            other_answers = other._answers(column)
+            if answers is not None and other_answers is not None:
+                return mcnemar(answers, other_answers, TRANSFER.highest)
+        samples = self.samples(column)
+        others = other.samples(column)
+        if samples is None or others is None or samples.shape[1] != others.shape[1]:
+            return None
+        values = self.values(column)
+        other_values = other.values(column)
+        items = self.items(column)
+        if items is None:
+            apart = statistics.fmean(values) - statistics.fmean(other_values)
+            return Difference(apart, reason="the number of items that were sampled is not known")
+        difference = compare_seeds(values, other_values, samples, others, items, fixed)
+        if difference.p is not None:
+            return difference
+        reasons = []
+        for single in (self, other):
+            caveat = single.single_run_caveat
+            if caveat:
+                reasons.append(f"{single.label} {caveat}")
+        reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
+        return replace(difference, reason=reason)
+
+    def _answers(self, column: str) -> npt.NDArray[np.bool_] | None:
+        """Return whether a single model is right on each example of a transfer task ``[examples]``; else None."""
+        (scores,) = self.seeds
+        for task in scores.of_kind(TRANSFER):
+            if task.task == column:
+                return task.correct
+        return None
