@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -87,9 +89,35 @@ class Table:
     """The format of numbers that are not whole."""
 
     @classmethod
-    def of_rows(cls, title: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Table:
-        """Return the table of rows that all have the same keys, which are the columns."""
-        return cls(title, list(rows[0]), [list(row.values()) for row in rows], **more)
+    def of_rows(
+        cls,
+        title: str,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        optional: Sequence[str] = (),
+        texts: Mapping[tuple[int, str], str] = MappingProxyType({}),
+        **more: Any,
+    ) -> Table:
+        """Return the table of rows that all have the same keys, which are the columns.
+
+        Args:
+            title: of the table.
+            rows: values by column.
+            optional: columns that are left out where no row has a value.
+            texts: texts that replace single entries, by number of row and name of column.
+            more: other fields.
+        """
+        columns = []
+        for column in rows[0]:
+            values = list(map(itemgetter(column), rows))
+            if column not in optional or values.count(None) < len(values):
+                columns.append(column)
+        shown = {}
+        for (number, column), text in texts.items():
+            if column in columns:
+                shown[number, columns.index(column)] = text
+        cells = [list(map(row.__getitem__, columns)) for row in rows]
+        return cls(title, columns, cells, texts=shown, **more)
 
     @classmethod
     def of_frame(cls, title: str, frame: pd.DataFrame, **more: Any) -> Table:

@@ -98,32 +98,31 @@ class Comparison:
             title = line.column
             if title == AVERAGE and line.table.is_own:
                 title = line.table.kind.title
+            seeds = set(map(id, line.system.seeds))
             numbers: Counter[str] = Counter()
             for scores in line.table.models:
                 key = (scores.model, numbers[scores.model])
                 numbers[scores.model] += 1
-                if any(scores is seed for seed in line.system.seeds):
+                if id(scores) in seeds:
                     entry = by_model.setdefault(key, {"with": line.name_of_first, "tasks": {}})
                     entry["tasks"][title] = line.difference.entry
         return by_model
 
     def table(self) -> Table:
-        """Return the table of the differences, of which there is one at least; a column that none has is left out."""
+        """Return the table of the differences, of which there is one at least."""
         rows = list(map(self._row, self.lines))
-        for head in list(rows[0]):
-            if head != "p" and all(row[head] is None for row in rows):
-                for row in rows:
-                    del row[head]
         texts = {}
         for number, (row, line) in enumerate(zip(rows, self.lines, strict=True)):
             pattern = line.table.format_of(line.column)
-            for place, head in enumerate(row):
-                text = _number_text(head, row[head], pattern)
+            for head, value in row.items():
+                text = _number_text(head, value, pattern)
                 if text:
-                    texts[number, place] = text
+                    texts[number, head] = text
         title = "Your own data" if self.is_own else self.lines[0].table.title
         title += ": difference of mean scores" if self.grouped else ": difference of scores"
-        return Table.of_rows(title, rows, formats=dict.fromkeys(P_VALUES, ".3f"), notes=self._notes(), texts=texts)
+        optional = [head for head in rows[0] if head != "p"]
+        formats = dict.fromkeys(P_VALUES, ".3f")
+        return Table.of_rows(title, rows, optional=optional, texts=texts, formats=formats, notes=self._notes())
 
     def _row(self, line: SystemDifference) -> dict[str, Any]:
         """Return the cells of a difference by the heads of their columns."""
@@ -162,24 +161,31 @@ class Comparison:
 
     def _notes(self) -> list[str]:
         """Return what intervals and p values are of, what they do not tell, and why some differences have none."""
-        sampled = " or ".join(dict.fromkeys(line.table.kind.sampled for line in self.lines))
-        tests = []
+        kinds: dict[str, None] = {}
+        tests: dict[str, None] = {}
         reasons: dict[str, None] = {}
+        seeds = []  # of the smaller group, where there is one
+        has_smallest = False
         for line in self.lines:
-            tests.append("Student's t" if line.difference.only_first is None else "McNemar's exact test")
-            if line.difference.reason:
-                reasons[f"{MISSING}: {line.difference.reason}."] = None
-        p = f"p: {' or '.join(dict.fromkeys(tests))}, over the {sampled}"
+            difference = line.difference
+            kinds[line.table.kind.sampled] = None
+            tests["Student's t" if difference.only_first is None else "McNemar's exact test"] = None
+            has_smallest = has_smallest or difference.smallest is not None
+            if difference.reason:
+                reasons[f"{MISSING}: {difference.reason}."] = None
+            if line.seeds:
+                seeds.append(line.fewest_seeds)
+        sampled = " or ".join(kinds)
+        p = f"p: {' or '.join(tests)}, over the {sampled}"
         if self.tested > 1:
             p += f"; p (Holm): corrected for the {self.tested} comparisons that have a p"
         notes = [f"{p}."]
-        if any(line.difference.smallest is not None for line in self.lines):
+        if has_smallest:
             notes.append("Smallest: the smallest difference that would have been shown in four of five cases.")
-        if self.grouped:
+        if seeds:
             notes.append(f"Means over seeds; the intervals are of other {sampled} and of other seeds.")
-            fewest = min(line.fewest_seeds for line in self.lines if line.seeds)
-            if fewest < FEW_SEEDS:
-                notes.append(f"With {fewest} seeds, how far seeds lie from each other is itself hardly known.")
+            if min(seeds) < FEW_SEEDS:
+                notes.append(f"With {min(seeds)} seeds, how far seeds lie from each other is itself hardly known.")
             notes.append(
                 f"Seeds needed: of the smaller group, to show the difference that was seen; {MISSING}: no number of "
                 "seeds would on these items."

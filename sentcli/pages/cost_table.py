@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from operator import itemgetter
 from typing import Any
 
 from sentcli.evaluation.scores import ModelScores
@@ -19,47 +20,42 @@ COSTS = {
     "rerank_milliseconds": "ms a query to rerank",
 }
 """The columns of costs, with their titles; one that no model has is left out."""
+SENT = "sent to its host"
 
 
 def cost_table(models: Sequence[ModelScores]) -> Table | None:
     """Return what each model costs, or None if that was not measured."""
-    costs: dict[str, Mapping[str, Any]] = {}
-    measured: set[str] = set()
-    texts = set()
-    for scores in models:
-        if scores.cost:
-            costs[scores.label] = scores.cost
-    if not costs:
-        return None
-    for cost in costs.values():
-        measured.update(cost)
-        texts.add(cost.get("texts"))
-    columns = [key for key in COSTS if key in measured]
-    heads = ["model", *[COSTS[key] for key in columns]]
-    note = (
-        f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
-        "the loading of the model, with the libraries loaded before."
-    )
-    rows: list[list[Any]] = []
+    rows: dict[str, dict[str, Any]] = {}  # by the label of the model
     megabytes = {}
-    sent = []
-    for label, cost in costs.items():
+    texts: dict[str, None] = {}
+    for scores in models:
+        cost = scores.cost
+        if not cost or scores.label in rows:
+            continue
+        texts[str(cost.get("texts"))] = None
         size = cost.get("weight_bytes")
         if size is not None:
-            place = 1 + columns.index("weight_bytes")
-            megabytes[len(rows), place] = f"{size / 1e6:,.1f} MB"
-        rows.append([label, *map(cost.get, columns)])
-        sent.append(_sent_requests(cost))
-    if any(sent):
-        heads.append("sent to its host")
-        rows = [[*row, requests] for row, requests in zip(rows, sent, strict=True)]
+            megabytes[len(rows), COSTS["weight_bytes"]] = f"{size / 1e6:,.1f} MB"
+        row: dict[str, Any] = {"model": scores.label}
+        for key, head in COSTS.items():
+            row[head] = cost.get(key)
+        row[SENT] = _sent_requests(cost)
+        rows[scores.label] = row
+    if not rows:
+        return None
+    note = (
+        f"Texts a second: {' or '.join(texts)} texts of the data, without the cache; the first vector: from "
+        "the loading of the model, with the libraries loaded before."
+    )
+    if any(map(itemgetter(SENT), rows.values())):
         note += " Those of a model that is served are with its host and the network; what the cache had was not sent."
     title = "What each model costs on this machine"
     device = models[0].environment.get("device")
     if device:
         title += f" ({device})"
     formats = {"texts a second": ",.0f", "ms a query to rerank": ",.1f"}
-    return Table(title, heads, rows, formats=formats, texts=megabytes, notes=[note])
+    optional = (*COSTS.values(), SENT)
+    return Table.of_rows(title, list(rows.values()), optional=optional, texts=megabytes, formats=formats, notes=[note])
 
 
 def _sent_requests(cost: Mapping[str, Any]) -> str | None:

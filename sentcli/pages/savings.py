@@ -219,7 +219,7 @@ def _table(comparison: VariantComparison, title: str) -> Table:
             marks.append("front")
         difference = comparison.difference(variant)
         if variant is not comparison.variants[0]:
-            texts[len(rows), 2] = difference.words()
+            texts[len(rows), "difference"] = difference.words()
         row = {
             "vectors": variant.name,
             metric: comparison.value(variant),

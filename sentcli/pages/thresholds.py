@@ -180,7 +180,7 @@ def _table(thresholds: Thresholds) -> Table:
     rows: list[dict[str, Any]] = []
     texts = {}
     for (model, task), found in thresholds.of_scores.items():
-        texts[len(rows), 3] = _between(*found["interval"])
+        texts[len(rows), "interval"] = _between(*found["interval"])
         low, high = found["held_out_interval"] or (None, None)
         row = {
             "model": model,
