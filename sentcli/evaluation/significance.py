@@ -431,7 +431,8 @@ def _compared(
     weights = np.repeat([1 / runs, -1 / other_runs], [runs, other_runs])
     of_items = max(float(weights @ covariance @ weights) - shared, 0.0)
     rounding = 1e-12 * max(np.abs(first).max(), np.abs(second).max())
-    if of_items + seeds <= rounding**2:
+    # the variances of equal scores cancel to the last digits of those that are added up
+    if of_items + seeds <= max(rounding**2, 1e-14 * covariance.max()):
         return Difference(difference, difference, difference, float(abs(difference) <= rounding))
     fewest = min((len(scores) for scores, _ in groups), default=1)
     return Difference.tested(difference, Spread(of_items, seeds, item_freedom, seed_freedom, fewest))

@@ -92,8 +92,13 @@ def _labels(name: str, runs: Sequence[Path]) -> dict[str, str]:
     labels: dict[str, str] = {}
     for number, group in enumerate(groups, 1):
         settings = told_apart(facts)[group[0]]
-        words = ", ".join(f"{key} {value}" for key, value in settings.items() if value is not None)
-        label = words or name
+        parts = []
+        for key, value in settings.items():
+            if key == "method":
+                parts.append(str(value))
+            elif value is not None:
+                parts.append(f"{key} {value}")
+        label = ", ".join(parts) or name
         if label in labels.values():
             label = f"{label} ({number})"
         for position in group:

@@ -108,8 +108,12 @@ class Comparison:
                     entry["tasks"][title] = line.difference.entry
         return by_model
 
-    def table(self) -> Table:
-        """Return the table of the differences, of which there is one at least."""
+    def table(self, *, narrow: bool = False) -> Table:
+        """Return the table of the differences, of which there is one at least.
+
+        Args:
+            narrow: for a screen, where the one system that all others are compared with stands in the title.
+        """
         rows = list(map(self._row, self.lines))
         texts = {}
         for number, (row, line) in enumerate(zip(rows, self.lines, strict=True)):
@@ -120,6 +124,11 @@ class Comparison:
                     texts[number, head] = text
         title = "Your own data" if self.is_own else self.lines[0].table.title
         title += ": difference of mean scores" if self.grouped else ": difference of scores"
+        firsts = {line.less for line in self.lines}
+        if narrow and len(firsts) == 1:
+            title += f" from {firsts.pop()}"
+            for row in rows:
+                row["less"] = None
         optional = [head for head in rows[0] if head != "p"]
         formats = dict.fromkeys(P_VALUES, ".3f")
         return Table.of_rows(title, rows, optional=optional, texts=texts, formats=formats, notes=self._notes())
@@ -166,11 +175,13 @@ class Comparison:
         reasons: dict[str, None] = {}
         seeds = []  # of the smaller group, where there is one
         has_smallest = False
+        needed = False
         for line in self.lines:
             difference = line.difference
             kinds[line.table.kind.sampled] = None
             tests["Student's t" if difference.only_first is None else "McNemar's exact test"] = None
             has_smallest = has_smallest or difference.smallest is not None
+            needed = needed or difference.seeds_needed is not None
             if difference.reason:
                 reasons[f"{MISSING}: {difference.reason}."] = None
             if line.seeds:
@@ -186,6 +197,7 @@ class Comparison:
             notes.append(f"Means over seeds; the intervals are of other {sampled} and of other seeds.")
             if min(seeds) < FEW_SEEDS:
                 notes.append(f"With {min(seeds)} seeds, how far seeds lie from each other is itself hardly known.")
+        if needed:
             notes.append(
                 f"Seeds needed: of the smaller group, to show the difference that was seen; {MISSING}: no number of "
                 "seeds would on these items."

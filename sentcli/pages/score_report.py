@@ -113,7 +113,7 @@ class ScoreReport:
             yield from _of_own_data(table) if table.is_own else _of_known_tasks(table)
             comparison = self.comparison_behind(table)
             if comparison is not None:
-                yield comparison.table()
+                yield comparison.table(narrow=True)
             yield from score_tables.against_tables(table)
         if self.costs is not None:
             yield self.costs
