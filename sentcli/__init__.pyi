@@ -666,7 +666,7 @@ def adapt(
     dev: str | None = None,
     test: str | None = None,
     keep: str | None = None,
-    allow: float = 0.01,
+    allow: float | None = None,
     write_with: str | None = None,
     teacher: str | None = None,
     budget: str = '15m',
@@ -690,7 +690,7 @@ def adapt(
         dev: Retrieval set whose queries choose among the candidates; default: queries of the documents, held out.
         test: Retrieval set whose queries choose nothing and decide, in its split test; default: half of --dev, or made ones.
         keep: Set of general similarity on which the model may not fall, such as STS-B's pairs.
-        allow: The greatest loss on --keep, as a share of the highest score: 0.01 is a point where scores are times 100.
+        allow: The greatest loss on --keep, in units of its metric; default: a hundredth of the highest score, which is 1 where scores are times 100.
         write_with: Let a model write the queries of training, as for data make-set.
         teacher: A better model, whose margins between documents are learnt; default: the model itself.
         budget: Time for all of it, such as 90s, 15m or 2h.
