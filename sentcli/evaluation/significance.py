@@ -13,8 +13,9 @@ of two models are compared with McNemar's exact test (1947). The p values of man
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ LEVEL = 0.95
 POWER = 0.8
 """The share of cases in which a difference of the size `Difference.smallest` is shown."""
 MOST_SEEDS = 1000
-"""A study of more seeds than this is none that anybody makes."""
+"""The most seeds that are thought of."""
 SAMPLES_SEED = 1
 
 
@@ -88,6 +89,16 @@ class Spread:
         freedom = self.seed_freedom * (runs - 1) / (self.runs - 1)
         return replace(self, seeds=seeds, seed_freedom=freedom, runs=runs)
 
+    def seeds_needed(self, difference: float) -> int | None:
+        """Return the seeds of the smaller group with which a difference would be shown, with a power of 80 %.
+
+        It is None where no seeds were compared, and where no number of them would be enough: the items do not show it.
+        """
+        if self.seeds == 0 or self.with_runs(MOST_SEEDS).smallest > abs(difference):
+            return None
+        needed = range(2, MOST_SEEDS + 1)
+        return needed[bisect_left(needed, -abs(difference), key=lambda runs: -self.with_runs(runs).smallest)]
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -106,8 +117,12 @@ class Difference:
     only_second: int | None = None
     p_holm: float | None = None
     """The p value, corrected for all differences that were looked at together (Holm)."""
-    spread: Spread | None = field(default=None, repr=False)
-    """What it varies by; None where that is not known, and for two scores that are equal on all samples."""
+    smallest: float | None = None
+    """The smallest difference that this data would have shown with a power of 80 %; None where that is not known, and
+    for two scores that are equal on all samples."""
+    seeds_needed: int | None = None
+    """The seeds of the smaller group with which a difference of this size would be shown so, if the other group grows
+    in proportion and the spread is what these seeds show of it; see `Spread.seeds_needed`."""
 
     @classmethod
     def tested(cls, difference: float, spread: Spread) -> Difference:
@@ -116,12 +131,19 @@ class Difference:
 
         half = spread.half
         p = 2 * float(t.sf(abs(difference) / spread.error, spread.freedom))
-        return cls(difference, difference - half, difference + half, p, spread=spread)
+        return cls(
+            difference,
+            difference - half,
+            difference + half,
+            p,
+            smallest=spread.smallest,
+            seeds_needed=spread.seeds_needed(difference),
+        )
 
     @classmethod
     def of_entry(cls, entry: Mapping[str, Any]) -> Difference:
         """Return a difference that was read from the JSON, which may be of an earlier version."""
-        more = ("low", "high", "p", "reason", "only_first", "only_second")
+        more = ("low", "high", "p", "reason", "only_first", "only_second", "smallest", "seeds_needed")
         return cls(entry["difference"], **{key: entry.get(key) for key in more})
 
     @property
@@ -152,27 +174,6 @@ class Difference:
             low, high = self.interval
             words += f" (95 % {low:+{pattern}} to {high:+{pattern}})"
         return words.replace("-", MINUS)
-
-    @property
-    def smallest(self) -> float | None:
-        """The smallest difference that this data would have shown, with a power of 80 %; None without a spread."""
-        if self.spread is None:
-            return None
-        return self.spread.smallest
-
-    @property
-    def seeds_needed(self) -> int | None:
-        """The seeds of the smaller group with which a difference of this size would be shown, with a power of 80 %.
-
-        The other group grows in proportion, and the spread is taken for what these seeds show of it. It is None where
-        no seeds were compared, and where no number of them would be enough: these items do not show it.
-        """
-        if self.spread is None or self.spread.seeds == 0:
-            return None
-        for runs in range(2, MOST_SEEDS):
-            if self.spread.with_runs(runs).smallest <= abs(self.difference):
-                return runs
-        return None
 
     @property
     def entry(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,11 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation.score_kinds import TRANSFER
-from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.evaluation.significance import Difference, Floats, compare_seeds, mcnemar
+from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
+from sentcli.evaluation.significance import Difference, Floats, compare_groups, compare_seeds, mcnemar
+
+LEAST_ITEMS = 2
+UNKNOWN_SIZE = "the number of items that were sampled is not known"
 
 
 @dataclass(frozen=True)
@@ -145,13 +148,16 @@ class System:
             samples.append(draws)
         return np.stack(samples)
 
+    def _scores(self, column: str) -> Iterator[tuple[TaskScore, str]]:
+        """Yield the score of each seed and its metric: of a column, or of all columns for the average."""
+        for scores in self.seeds:
+            for title, task, metric in scores.columns(scores.kinds[0]):
+                if column in (title, AVERAGE):
+                    yield task, metric
+
     def items(self, column: str) -> int | None:
         """Return the number of items of a task, or of the smallest task of the average; None if it is not known."""
-        sizes = []
-        for scores in self.seeds:
-            for title, task, _ in scores.columns(scores.kinds[0]):
-                if column in (title, AVERAGE):
-                    sizes.append(task.size)
+        sizes = [task.size for task, _ in self._scores(column)]
         known = [size for size in sizes if size is not None]
         if not known or len(known) < len(sizes):
             return None
@@ -188,6 +194,36 @@ class System:
             other_answers = other._answers(column)
             if answers is not None and other_answers is not None:
                 return mcnemar(answers, other_answers, TRANSFER.highest)
+        difference = self._by_items(other, column, fixed) or self._by_samples(other, column, fixed)
+        if difference is None or difference.p is not None or difference.reason == UNKNOWN_SIZE:
+            return difference
+        reasons = []
+        for single in (self, other):
+            caveat = single.single_run_caveat
+            if caveat:
+                reasons.append(f"{single.label} {caveat}")
+        reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
+        return replace(difference, reason=reason)
+
+    def _by_items(self, other: System, column: str, fixed: tuple[bool, bool]) -> Difference | None:
+        """Compare by the values of the items, whose mean the score is; None where they are not known."""
+        values = []
+        asked = set()
+        if column == AVERAGE:
+            return None
+        for system in (self, other):
+            for task, metric in system._scores(column):
+                asked.add(task.items)
+                values.append(task.item_values.get(metric))
+        known = [of_seed for of_seed in values if of_seed is not None]
+        if not known or len(known) < len(values) or len(asked) > 1 or len(known[0]) < LEAST_ITEMS:
+            return None
+        difference = compare_groups(known[: len(self.seeds)], known[len(self.seeds) :], fixed)
+        scores = statistics.fmean(self.values(column)) - statistics.fmean(other.values(column))
+        return replace(difference, difference=scores)  # which are rounded
+
+    def _by_samples(self, other: System, column: str, fixed: tuple[bool, bool]) -> Difference | None:
+        """Compare by the scores on the same samples of the items; None where there are none."""
         samples = self.samples(column)
         others = other.samples(column)
         if samples is None or others is None or samples.shape[1] != others.shape[1]:
@@ -197,17 +233,8 @@ class System:
         items = self.items(column)
         if items is None:
             apart = statistics.fmean(values) - statistics.fmean(other_values)
-            return Difference(apart, reason="the number of items that were sampled is not known")
-        difference = compare_seeds(values, other_values, samples, others, items, fixed)
-        if difference.p is not None:
-            return difference
-        reasons = []
-        for single in (self, other):
-            caveat = single.single_run_caveat
-            if caveat:
-                reasons.append(f"{single.label} {caveat}")
-        reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
-        return replace(difference, reason=reason)
+            return Difference(apart, reason=UNKNOWN_SIZE)
+        return compare_seeds(values, other_values, samples, others, items, fixed)
 
     def _answers(self, column: str) -> npt.NDArray[np.bool_] | None:
         """Return whether a single model is right on each example of a transfer task ``[examples]``; else None."""

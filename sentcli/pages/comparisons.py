@@ -72,7 +72,7 @@ class Comparison:
     def of(cls, tables: Sequence[ScoreTable]) -> Comparison:
         """Compare each system with the first one: that of the first table if it has the same tasks, else of its own.
 
-        Where there are neither samples nor answers, as of a file without them, the file says what its command found.
+        Of two models of one command a file says what the command found.
 
         Args:
             tables: of one's own data, or of one kind of scores of one command.
@@ -227,15 +227,17 @@ def _compared(table: ScoreTable, system: System, column: str, first: System) -> 
     same_kind = first.seeds[0].kinds == system.seeds[0].kinds
     if not (same_kind and first.tasks == system.tasks):
         first = table.systems[0]
-    if system is not first:
-        difference = system.compare(first, column)
-        if difference is not None:
-            return SystemDifference(table, system, first, first.label, column, difference)
     (scores, *others) = system.seeds
     stated = scores.compared.get("tasks", {}).get(column)
-    if stated is None or others:
+    if stated is not None and not (others or system.grouped or first.grouped):
+        found = Difference.of_entry(stated)
+        return SystemDifference(table, system, None, _compared_with(scores, table), column, found)
+    if system is first:
         return None
-    return SystemDifference(table, system, None, _compared_with(scores, table), column, Difference.of_entry(stated))
+    difference = system.compare(first, column)
+    if difference is None:
+        return None
+    return SystemDifference(table, system, first, first.label, column, difference)
 
 
 def _number_text(head: str, value: Any, pattern: str) -> str:

@@ -12,8 +12,9 @@ import pytest
 from sentcli.evaluation import significance
 from sentcli.evaluation.baseline import Baseline, TaskBaseline
 from sentcli.evaluation.score_json import pack
-from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.slices import slices_of
+from sentcli.pages.score_report import ScoreReport
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
 VERBS = "sat ran flew swam plays eats sees finds".split()
@@ -174,7 +175,8 @@ def test_a_damaged_baseline_is_refused_before_the_queries_are_parted(
     assert "other.json is damaged" in " ".join(invoke(*call, check=2).stderr.split())
 
 
-def test_a_slice_of_all_queries_has_the_interval_of_the_gate():
+def test_a_slice_of_all_queries_and_the_table_have_the_interval_of_the_gate():
+    """Random subsets, samples with replacement and Student's t gave one difference three intervals on a page."""
     random = np.random.default_rng(0)
     items = tuple(f"q{number}" for number in range(12))
     before, now = (
@@ -186,7 +188,23 @@ def test_a_slice_of_all_queries_has_the_interval_of_the_gate():
     )  # fmt: skip
     baseline = Baseline("m", {}, {"set": TaskBaseline.of_score(before)})
     (entry,) = slices_of(now, dict.fromkeys(items, "en"), baseline).values()
-    assert entry["baseline"]["interval"] == baseline.compare(now, 0.0, Path("b.json")).interval
+    interval = baseline.compare(now, 0.0, Path("b.json")).interval
+    assert entry["baseline"]["interval"] == pytest.approx(interval)
+    models = [ModelScores("evaluate", name, {}, (score,)) for name, score in (("before", before), ("now", now))]
+    _, compared = ScoreReport.of(models).with_differences(models)
+    in_table = compared.compared["tasks"]["set"]
+    assert (in_table["low"], in_table["high"]) == pytest.approx(interval)
+
+
+def test_where_no_query_has_changed_the_gate_says_so():
+    values = np.full(12, 0.5)
+    score = TaskScore(
+        "set", "retrieval", {"ndcg@10": 0.5}, ("ndcg@10",), items=tuple("abcdefghijkl"),
+        item_values={"ndcg@10": values}, replicates={"ndcg@10": values[:2]},
+    )  # fmt: skip
+    compared = Baseline("m", {}, {"set": TaskBaseline.of_score(score)}).compare(score, 0.0, Path("b.json"))
+    assert compared.passed and compared.interval == (0, 0)
+    assert "12" in compared.words and "22%" in compared.words, "0.78 to the power of 12 is 0.05"
 
 
 def test_wrong_usage(searched, saved, tiny_bert, tmp_path, invoke):

@@ -136,7 +136,7 @@ def test_the_seeds_that_would_show_a_difference():
     """With enough items the error falls with the root of the seeds; where the items alone hide it, none would."""
     spread = significance.Spread(items=0.0001, seeds=2.0, item_freedom=1000, seed_freedom=4, runs=3)
     for difference in (2.0, 3.0, 8.0):
-        needed = significance.Difference.tested(difference, spread).seeds_needed
+        needed = spread.seeds_needed(difference)
         assert spread.with_runs(needed).smallest <= difference < spread.with_runs(needed - 1).smallest
     assert significance.Difference.tested(100.0, spread).seeds_needed == 2
     hidden = significance.Spread(items=2.0, seeds=0.1, item_freedom=100, seed_freedom=4, runs=3)
