@@ -320,6 +320,13 @@ class EvaluatedModel:
                     cache.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
             yield scores[task.name]
 
+    def has_kept(self, tasks: Sequence[Task]) -> bool:
+        """Tell whether the scores of all tasks are in the cache."""
+        if self.key is None:
+            return False
+        cache = ScoreCache(self.key)
+        return all(cache.read(*for_model(task, self.spec).identity) is not None for task in tasks)
+
     def _scored(self, task: Task, vectors: TextVectors | None) -> TaskScore:
         """Score a task, whose texts are encoded here without `vectors`; the score says why if there is none."""
         try:
