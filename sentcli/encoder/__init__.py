@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from sentcli.model.options import LoadOptions
 
 
-def load_encoder(model: str, options: LoadOptions, *, pairs: bool = False) -> SentenceEncoder:
-    """Load a model, and tell the user its backend and an assumed pooling; with `pairs` also a cross-encoder."""
+def load_encoder(model: str, options: LoadOptions, *, pairs: bool = False, make_export: bool = True) -> SentenceEncoder:
+    """Load a model, and tell the user its backend and an assumed pooling; see `SentenceEncoder.load`."""
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-    encoder = SentenceEncoder.load_with(model, options, notice=console.note, pairs=pairs)
+    encoder = SentenceEncoder.load_with(model, options, make_export=make_export, notice=console.note, pairs=pairs)
     announce(encoder)
     return encoder
 

@@ -30,6 +30,19 @@ from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
 
+EXPORT_PAYS_FROM = 30_000
+"""So many texts are encoded sooner by an export that has to be made first than without one.
+
+On two cores, with STS sentences: an export of sentcli-bert-mini (4 layers of 256) takes 2.5 s and saves 0.4 of 1.8 ms a
+text, which pays from 7,000 texts on; that of MiniLM (6 of 384) 11 s and 0.2 of 4.2 ms, from 51,000 on; that of BERT
+base 76 s and about 2 of 29 ms, from 38,000 on (benchmarks/export_pays.py).
+"""
+
+
+def export_pays(texts: int) -> bool:
+    """Tell whether a model is exported to encode so many texts, where ``--backend auto`` might do without."""
+    return texts >= EXPORT_PAYS_FROM
+
 
 class Task(Protocol):
     """A data set with a metric, on which models are scored."""
@@ -100,6 +113,8 @@ class EvaluatedModel:
         encoder: the model, if it is loaded; see `of`.
         reused: files and directories of texts, whose own vectors are taken where the model has made them.
         pairs: take a cross-encoder, too, which is scored on similarity tasks alone.
+        spares_export: let ``auto`` export the model only if that pays for the texts that are encoded, by `export_pays`,
+            and not for whatever a later command may encode.
     """
 
     def __init__(
@@ -111,11 +126,13 @@ class EvaluatedModel:
         encoder: SentenceEncoder | None = None,
         reused: Iterable[str] = (),
         pairs: bool = False,
+        spares_export: bool = False,
     ) -> None:
         self.name = name
         self.options = options or LoadOptions()
         self.rerun = rerun
         self.pairs = pairs
+        self.spares_export = spares_export
         self.reused = [] if rerun else [ReusedVectors(file) for file in reused]
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
@@ -188,10 +205,11 @@ class EvaluatedModel:
         """Whether the model is behind an address."""
         return not isinstance(self.spec, EncoderSpec)
 
-    def load(self) -> SentenceEncoder:
-        """Return the model, which is loaded unless it is already."""
+    def load(self, texts: int = 0) -> SentenceEncoder:
+        """Return the model, which is loaded unless it is already, to encode so many texts."""
         if self._encoder is None:
-            self._encoder = load_encoder(self.name, self.options, pairs=self.pairs)
+            make_export = not self.spares_export or export_pays(texts)
+            self._encoder = load_encoder(self.name, self.options, pairs=self.pairs, make_export=make_export)
             self.description = _description(self._encoder)
             self.was_loaded = True
         return self._encoder
@@ -222,11 +240,11 @@ class EvaluatedModel:
             prompt: text in front of each text; None is the model's default prompt, if it has one.
             length: maximum length in tokens; None is the model's.
         """
-        encoder = self.load()
+        missing = list(dict.fromkeys(texts))
+        encoder = self.load(len(missing))
         if length is not None:
             encoder = encoder.with_max_length(length)
         prompt = encoder.prompt_text(prompt=prompt)
-        missing = list(dict.fromkeys(texts))
         parts: list[tuple[Sequence[str], Encoded]] = []
         for reused in self.reused:
             if reused.are_of(encoder, prompt):
@@ -251,11 +269,11 @@ class EvaluatedModel:
 
         Nothing is added to it, except the answers of a model that is served: an error later on does not lose them.
         """
-        return self._encode(self.load(), texts, prompt, keep=self.is_served, **options)
+        return self._encode(self.load(len(texts)), texts, prompt, keep=self.is_served, **options)
 
     def encode_and_keep(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
         """Encode as `encode_distinct`, and add the vectors to the cache for a later call."""
-        return self._encode(self.load(), texts, prompt, keep=True, **options)
+        return self._encode(self.load(len(texts)), texts, prompt, keep=True, **options)
 
     def _encode(
         self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str, *, keep: bool, **options: Any
@@ -280,8 +298,9 @@ class EvaluatedModel:
 
     def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
         """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""
-        self.load()
-        with console.encoding(label, len(set(texts))) as progress:
+        count = len(set(texts))
+        self.load(count)
+        with console.encoding(label, count) as progress:
             return self.encode(texts, progress, prompt=prompt)
 
     def measure(self, tasks: Sequence[Task]) -> list[TaskScore]:
@@ -357,13 +376,23 @@ class EvaluatedModel:
         if of_usual == len(tasks):
             self.description = usual
         else:
-            self.load()
+            self.load(_text_count(task for task in tasks if task.name not in records))
         scores = {}
         for name, record in records.items():
             if record["encoder"] == self.description:
                 scores[name] = score_of(record["score"])
         self.cached += scores
         return scores
+
+
+def _text_count(tasks: Iterable[Task]) -> int:
+    """Return how many distinct texts tasks need, with those of retrieval sets, which encode by themselves."""
+    texts: set[str] = set()
+    in_sets = 0
+    for task in tasks:
+        texts.update(task.texts)
+        in_sets += getattr(task, "text_count", 0)
+    return len(texts) + in_sets
 
 
 def _description(encoder: SentenceEncoder) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def evaluate(
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
 
     # scores, and what is found beside them
-    models = scoring.models(model, options, reused=files)
+    models = scoring.models(model, options, reused=files, spares_export=False)  # costs are those of `encode`
     thresholds.check(models, tasks, overwrite=overwrite)
     scores = score_models(models, tasks, pair_fields, reranker, reranked)
     if draws is not None:

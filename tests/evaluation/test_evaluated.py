@@ -1,0 +1,107 @@
+"""How often a model is opened, exported and asked for the vectors of a text when it is scored."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from sentcli.encoder import loading
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.evaluation import evaluated
+from tests.evaluation.conftest import write_downstream
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """Counts of the models that are loaded and exported, and of how often each text is encoded, with an empty cache."""
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
+    counts = {"loaded": 0, "exported": 0, "texts": Counter()}
+    load, export, encode = loading.load, loading.make_export_in, SentenceEncoder.encode_distinct
+
+    def load_counted(*given, **options):
+        counts["loaded"] += 1
+        return load(*given, **options)
+
+    def export_counted(*given):
+        counts["exported"] += 1
+        return export(*given)
+
+    def encode_counted(self, texts, *given, **options):
+        counts["texts"].update(texts)
+        return encode(self, texts, *given, **options)
+
+    monkeypatch.setattr(loading, "load", load_counted)
+    monkeypatch.setattr(loading, "make_export_in", export_counted)
+    monkeypatch.setattr(SentenceEncoder, "encode_distinct", encode_counted)
+    return counts
+
+
+@pytest.fixture
+def pairs(tmp_path, sentences):
+    """A table of 12 scored pairs of 24 texts."""
+    texts = list(dict.fromkeys(text for text in sentences if text.strip() and "\t" not in text))
+    rows = [f"{texts[i]}\t{texts[i + 12]}\t{i % 6}" for i in range(12)]
+    file = tmp_path / "mine.tsv"
+    file.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n", "utf-8")
+    return file
+
+
+def scored(invoke, *call):
+    return json.loads(invoke(*call, "--json", "-", check=0).stdout)
+
+
+@pytest.mark.slow
+def test_a_model_is_exported_for_scoring_only_where_that_pays(pairs, tiny_bert, invoke, counted, monkeypatch):
+    call = ["sts-eval", "-m", tiny_bert, "--pairs", pairs]
+    few = scored(invoke, *call)
+    assert few["protocol"]["backend"] == "torch" and counted["exported"] == 0
+    assert scored(invoke, *call)["cached"] == ["mine"]
+    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 25)  # one more than the texts of the table
+    assert scored(invoke, *call, "--rerun")["protocol"]["backend"] == "torch" and counted["exported"] == 0
+    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 24)
+    many = scored(invoke, *call, "--rerun")
+    assert many["protocol"]["backend"] == "onnx" and counted["exported"] == 1
+    assert many["results"]["mine"]["spearman"] == few["results"]["mine"]["spearman"]
+    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 25)  # an export that is there is used for few texts, too
+    assert scored(invoke, *call, "--rerun")["protocol"]["backend"] == "onnx" and counted["exported"] == 1
+    assert scored(invoke, *call, "--backend", "torch", "--rerun")["protocol"]["backend"] == "torch"
+
+
+@pytest.mark.slow
+def test_an_export_is_made_where_it_is_asked_for(pairs, tiny_bert, invoke, counted):
+    found = scored(invoke, "sts-eval", "-m", tiny_bert, "--pairs", pairs, "--backend", "onnx")
+    assert found["protocol"]["backend"] == "onnx" and counted["exported"] == 1
+
+
+@pytest.mark.slow
+def test_the_texts_of_a_retrieval_set_count(make_set, tiny_bert, invoke, counted, monkeypatch):
+    call = ["retrieve", "-m", tiny_bert, "--beir", make_set()]
+    assert scored(invoke, *call)["protocol"]["backend"] == "torch" and counted["exported"] == 0
+    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 7)  # two queries and five documents
+    assert scored(invoke, *call, "--rerun")["protocol"]["backend"] == "onnx" and counted["exported"] == 1
+
+
+@pytest.mark.slow
+def test_scoring_opens_a_model_once_and_encodes_a_text_once(pairs, make_set, tiny_bert, tmp_path, invoke, counted):
+    downstream = write_downstream(tmp_path)
+    calls = [
+        ["sts-eval", "-m", tiny_bert, "--pairs", pairs],
+        ["senteval", "-m", tiny_bert, "--data", downstream, "--tasks", "MR,CR", "--protocol", "fast"],
+        ["retrieve", "-m", tiny_bert, "--beir", make_set(), "--beir", make_set("other"), "--search", "dense,bm25,rrf"],
+    ]
+    for call in calls:
+        counted["loaded"] = 0
+        counted["texts"].clear()
+        scored(invoke, *call)
+        assert counted["loaded"] == 1, call
+        assert set(counted["texts"].values()) == {1}, call
+
+
+@pytest.mark.slow
+def test_evaluate_opens_a_model_to_score_it_and_to_measure_what_it_costs(pairs, tiny_bert, tmp_path, invoke, counted):
+    counted["loaded"] = 0
+    call = ["evaluate", pairs, "-m", tiny_bert, "--backend", "torch"]
+    scored(invoke, *call)
+    assert counted["loaded"] == 2
+    scored(invoke, *call)
+    assert counted["loaded"] == 4  # the scores are kept, and the costs are measured again
