@@ -356,6 +356,8 @@ class EvaluatedModel:
             metric = getattr(task, "main_metric", task.kind.main)
             reason = str(error).removeprefix(f"{task.name}: ")
             score = TaskScore.undefined(task.name, task.kind.name, metric, reason)
+            shown = getattr(task, "shown_metrics", score.shown_metrics)
+            score = replace(score, shown_metrics=shown, details={**dict.fromkeys(shown), **score.details})
             if hasattr(task, "caveats") and getattr(task, "ends", True) is not None:  # it is on the user's own data
                 score = score.of_own_data(None)
             return score

@@ -37,7 +37,8 @@ def study_of(names: Sequence[str]) -> Study:
     """Return the models that some names stand for: a folder of runs stands for those that have finished.
 
     Raises:
-        InputError: if a folder holds runs of which none has finished.
+        InputError: if a folder holds runs of which none has finished, or a model is given twice, by itself or as a run
+            of a folder.
     """
     models: list[str] = []
     labels: dict[str, str] = {}
@@ -48,7 +49,19 @@ def study_of(names: Sequence[str]) -> Study:
             continue
         models += list(map(str, runs))
         labels |= _labels(name, runs)
+    places = list(map(_place, models))
+    for name, place in zip(models, places, strict=True):
+        if places.count(place) > 1:
+            raise InputError(f"-m {name} is given twice")
     return Study(models, labels)
+
+
+def _place(name: str) -> str:
+    """Return what a model is known by: its name, or the whole path of a folder, which can be written in many ways."""
+    folder = Path(name)
+    if folder.is_dir():
+        return str(folder.resolve())
+    return name
 
 
 def training_of(run: Path) -> dict[str, Any]:

@@ -119,9 +119,6 @@ def evaluate(
     # what the user asks for, checked before anything is encoded
     study = study_of(model)
     model = study.models
-    repeated = [name for name in model if model.count(name) > 1]
-    if repeated:
-        raise InputError(f"-m {repeated[0]} is given twice")
     if draws is not None:
         check_replicates_file(draws, overwrite=overwrite)
     of_study = choices_of(study, [ModelScores("evaluate", name, {}, ()) for name in model]).groups
@@ -148,7 +145,8 @@ def evaluate(
         parts.append(Slices.of(scores, columns, by, baseline))
     if grid is not None:
         parts.append(compare_variants(models, tasks, grid, gate.allow))
-    parts += find_thresholds(models, tasks, thresholds)
+    for sound_models, of_models in _with_scores(models, tasks, scores).items():
+        parts += find_thresholds(sound_models, of_models, thresholds)
     if gate.save_baseline is not None:
         save_baseline(gate.save_baseline, models[0], scores[0], tasks)
     if baseline is not None:
@@ -170,6 +168,19 @@ def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, 
 
     groups = tuple(Pattern.parse("--group", value) for value in values)
     check_patterns(groups, [ModelScores("evaluate", name, {}, ()) for name in models])
+    return groups
+
+
+def _with_scores(
+    models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], scores: Sequence[ModelScores]
+) -> dict[tuple[EvaluatedModel, ...], list[OwnTask]]:
+    """Return the tasks by the models that have a score on them; those of which no model has one are left out."""
+    lacking = {of_model.model: of_model.lacking for of_model in scores}
+    groups: defaultdict[tuple[EvaluatedModel, ...], list[OwnTask]] = defaultdict(list)
+    for task in tasks:
+        sound_models = tuple(model for model in models if task.name not in lacking[model.name])
+        if sound_models:
+            groups[sound_models].append(task)
     return groups
 
 

@@ -1,9 +1,12 @@
 """How often a model is opened, exported and asked for the vectors of a text when it is scored."""
 
 import json
+import shutil
 from collections import Counter
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from sentcli.encoder import loading
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -105,3 +108,48 @@ def test_evaluate_opens_a_model_to_score_it_and_to_measure_what_it_costs(pairs, 
     assert counted["loaded"] == 2
     scored(invoke, *call)
     assert counted["loaded"] == 4  # the scores are kept, and the costs are measured again
+
+
+@pytest.fixture
+def not_finite(tiny_bert, tmp_path):
+    """A model whose vectors are not finite."""
+    folder = shutil.copytree(tiny_bert, tmp_path / "not-finite")
+    weights = load_file(folder / "model.safetensors")
+    for name, array in weights.items():
+        if "LayerNorm" in name:
+            array[:] = np.nan
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def test_a_model_without_vectors_leaves_thresholds_and_in_domain_scores_to_the_others(
+    tiny_bert, not_finite, tmp_path, sentences, invoke
+):
+    """The first ended the command with an error that named no model, the second with a crash."""
+    texts = list(dict.fromkeys(text for text in sentences if text.strip() and "\t" not in text))
+    rows = []
+    for number in range(130):
+        first = f"{texts[number % len(texts)]} {number}"
+        second = first
+        if number % 2:
+            second = f"{texts[(7 * number + 3) % len(texts)]} {number + 500}"
+        rows.append(f"{first}\t{second}\t{1 - number % 2}")
+    table = tmp_path / "binary.tsv"
+    table.write_text("sentence1\tsentence2\tlabel\n" + "\n".join(rows) + "\n", "utf-8")
+    scored_pairs = tmp_path / "scored.tsv"
+    scored_pairs.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n", "utf-8")
+    call = ["evaluate", table, "--threshold", 0.8, "-m"]
+    alone = scored(invoke, *call, tiny_bert)["results"]["binary.tsv"]
+    first, other = scored(invoke, *call, not_finite, "-m", tiny_bert)
+    assert other["results"]["binary.tsv"]["threshold"] == alone["threshold"]
+    assert first["results"]["binary.tsv"]["value"] is None
+    assert "not finite" in first["results"]["binary.tsv"]["reason"]
+    invoke(*call, not_finite, check=1)
+    call = ["retrieve", "--in-domain", scored_pairs, "-m"]
+    alone = scored(invoke, *call, tiny_bert)["results"]["in-domain"]
+    done = invoke(*call, tiny_bert, "-m", not_finite, "--json", tmp_path / "found.json", check=0)
+    other, first = json.loads((tmp_path / "found.json").read_text())
+    assert other["results"]["in-domain"] == alone
+    assert [first["results"]["in-domain"][f"recall@{k}"] for k in (1, 5, 10)] == [None] * 3
+    assert f"{not_finite} has no score on in-domain" in " ".join(done.stderr.split())
+    invoke(*call, not_finite, check=1)
