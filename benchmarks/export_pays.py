@@ -1,4 +1,4 @@
-"""From how many texts on an export pays that has to be made first: `export_pays` in sentcli/evaluation/evaluated.py.
+"""From how many texts on an export pays that has to be made first: `export_pays` in sentcli/encoder/__init__.py.
 
     python benchmarks/export_pays.py SentEval/data/downstream models/sentcli-bert-mini minilm
 

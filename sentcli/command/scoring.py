@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentcli.command.result import Result, written_if_interrupted
-from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.evaluation.published import Published
@@ -135,17 +134,3 @@ def tables_of(scores: Sequence[ModelScores], choices: Choices | None = None) -> 
         if differences is not None:
             yield differences
         yield from score_tables.against_tables(table)
-
-
-def names(tasks: str | None) -> list[str] | None:
-    """Return the names in ``--tasks A,B``; None for None.
-
-    Raises:
-        InputError: if there is no name.
-    """
-    if tasks is None:
-        return None
-    task_names = list(filter(None, map(str.strip, tasks.split(","))))
-    if not task_names:
-        raise InputError("--tasks names no task")
-    return task_names

@@ -19,29 +19,15 @@ from sentcli.evaluation.reused_vectors import ReusedVectors
 from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.studies import training_of
+from sentcli.evaluation.studies import run_facts
 from sentcli.evaluation.text_vectors import NO_VECTORS, TextVectors
 from sentcli.io.digests import json_digest
-from sentcli.io.forms import read_json
 from sentcli.io.served import Served
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.identity import ModelSource, cache_key, library_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
-
-EXPORT_PAYS_FROM = 30_000
-"""So many texts are encoded sooner by an export that has to be made first than without one.
-
-On two cores, with STS sentences: an export of sentcli-bert-mini (4 layers of 256) takes 2.5 s and saves 0.4 of 1.8 ms a
-text, which pays from 7,000 texts on; that of MiniLM (6 of 384) 11 s and 0.2 of 4.2 ms, from 51,000 on; that of BERT
-base 76 s and about 2 of 29 ms, from 38,000 on (benchmarks/export_pays.py).
-"""
-
-
-def export_pays(texts: int) -> bool:
-    """Tell whether a model is exported to encode so many texts, where ``--backend auto`` might do without."""
-    return texts >= EXPORT_PAYS_FROM
 
 
 class Task(Protocol):
@@ -168,30 +154,11 @@ class EvaluatedModel:
         return cls(encoder.model, options, encoder=encoder)
 
     @property
-    def is_trained_run(self) -> bool:
-        """Whether the model is the folder of a run of ``train``, known by its log."""
-        return isinstance(self.spec, EncoderSpec) and (self.spec.folder / "metrics.jsonl").is_file()
-
-    @property
-    def kept_start(self) -> bool:
-        """Whether the model is the folder of a run of ``train`` whose best weights were those that it began with."""
-        if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
-            return False
-        try:
-            results = read_json(self.spec.folder / "sentcli.json", default={}).get("results", {})
-            return results.get("best_step") == 0 < results.get("steps", 0)
-        except (InputError, AttributeError, TypeError):  # another program's file of that name says nothing
-            return False
-
-    @property
-    def training(self) -> str | None:
-        """What decided the training besides its seed, as a hash that its seeds share; None if unknown."""
-        if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
-            return None
-        facts = training_of(self.spec.folder)
-        if not facts:
-            return None
-        return json_digest(facts)
+    def run_facts(self) -> dict[str, Any]:
+        """What is known of the training that the model is the run of; see `studies.run_facts`."""
+        if isinstance(self.spec, EncoderSpec):
+            return run_facts(self.spec.folder)
+        return {"trained_run": False}
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -208,8 +175,8 @@ class EvaluatedModel:
     def load(self, texts: int = 0) -> SentenceEncoder:
         """Return the model, which is loaded unless it is already, to encode so many texts."""
         if self._encoder is None:
-            make_export = not self.spares_export or export_pays(texts)
-            self._encoder = load_encoder(self.name, self.options, pairs=self.pairs, make_export=make_export)
+            to_encode = texts if self.spares_export else None
+            self._encoder = load_encoder(self.name, self.options, pairs=self.pairs, texts=to_encode)
             self.description = _description(self._encoder)
             self.was_loaded = True
         return self._encoder

@@ -12,6 +12,7 @@ from typing import Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.io.digests import json_digest
 from sentcli.io.forms import read_json
 from sentcli.seeds import by_training, told_apart, training_facts
 
@@ -77,6 +78,29 @@ def training_of(run: Path) -> dict[str, Any]:
             facts["start_model"] = training_facts(first)
     except (InputError, AttributeError, KeyError, TypeError):  # other programs' files of these names say nothing
         return {}
+    return facts
+
+
+def run_facts(folder: Path) -> dict[str, Any]:
+    """Return what is known of a run of ``train`` by the folder of its model, as the JSON of scores has it.
+
+    Returns:
+        ``trained_run``, whether it is one, known by its log; ``training``, what decided the training besides its seed,
+        as a hash that its seeds share, where that is known; ``kept_start``, where its best weights were those that it
+        began with.
+    """
+    if not (folder / "metrics.jsonl").is_file():
+        return {"trained_run": False}
+    facts: dict[str, Any] = {"trained_run": True}
+    training = training_of(folder)
+    if training:
+        facts["training"] = json_digest(training)
+    try:
+        results = read_json(folder / "sentcli.json", default={}).get("results", {})
+        if results.get("best_step") == 0 < results.get("steps", 0):
+            facts["kept_start"] = True
+    except (InputError, AttributeError, TypeError):  # another program's file of that name says nothing
+        pass
     return facts
 
 

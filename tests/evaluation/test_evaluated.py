@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from sentcli import encoder
 from sentcli.encoder import loading
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.evaluation import evaluated
 from tests.evaluation.conftest import write_downstream
 
 
@@ -59,13 +59,13 @@ def test_a_model_is_exported_for_scoring_only_where_that_pays(pairs, tiny_bert, 
     few = scored(invoke, *call)
     assert few["protocol"]["backend"] == "torch" and counted["exported"] == 0
     assert scored(invoke, *call)["cached"] == ["mine"]
-    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 25)  # one more than the texts of the table
+    monkeypatch.setattr(encoder, "EXPORT_PAYS_FROM", 25)  # one more than the texts of the table
     assert scored(invoke, *call, "--rerun")["protocol"]["backend"] == "torch" and counted["exported"] == 0
-    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 24)
+    monkeypatch.setattr(encoder, "EXPORT_PAYS_FROM", 24)
     many = scored(invoke, *call, "--rerun")
     assert many["protocol"]["backend"] == "onnx" and counted["exported"] == 1
     assert many["results"]["mine"]["spearman"] == few["results"]["mine"]["spearman"]
-    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 25)  # an export that is there is used for few texts, too
+    monkeypatch.setattr(encoder, "EXPORT_PAYS_FROM", 25)  # an export that is there is used for few texts, too
     assert scored(invoke, *call, "--rerun")["protocol"]["backend"] == "onnx" and counted["exported"] == 1
     assert scored(invoke, *call, "--backend", "torch", "--rerun")["protocol"]["backend"] == "torch"
 
@@ -80,7 +80,7 @@ def test_an_export_is_made_where_it_is_asked_for(pairs, tiny_bert, invoke, count
 def test_the_texts_of_a_retrieval_set_count(make_set, tiny_bert, invoke, counted, monkeypatch):
     call = ["retrieve", "-m", tiny_bert, "--beir", make_set()]
     assert scored(invoke, *call)["protocol"]["backend"] == "torch" and counted["exported"] == 0
-    monkeypatch.setattr(evaluated, "EXPORT_PAYS_FROM", 7)  # two queries and five documents
+    monkeypatch.setattr(encoder, "EXPORT_PAYS_FROM", 7)  # two queries and five documents
     assert scored(invoke, *call, "--rerun")["protocol"]["backend"] == "onnx" and counted["exported"] == 1
 
 
