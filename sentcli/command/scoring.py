@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli.command.result import Result, written_if_interrupted
-from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.evaluation.published import Published
@@ -77,17 +76,3 @@ def with_published(scores: Sequence[ModelScores], system: Published | None, kind
 def scores_result(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind, study: Study) -> Result:
     """Return the scores of the models of a study as a result, compared; the others are those of `with_published`."""
     return Result.of_scores(with_published(scores, system, kind), choices_of(study, scores))
-
-
-def names(tasks: str | None) -> list[str] | None:
-    """Return the names in ``--tasks A,B``; None for None.
-
-    Raises:
-        InputError: if there is no name.
-    """
-    if tasks is None:
-        return None
-    task_names = list(filter(None, map(str.strip, tasks.split(","))))
-    if not task_names:
-        raise InputError("--tasks names no task")
-    return task_names

@@ -14,11 +14,33 @@ if TYPE_CHECKING:
     from sentcli.model.options import LoadOptions
 
 
-def load_encoder(model: str, options: LoadOptions, *, pairs: bool = False) -> SentenceEncoder:
-    """Load a model, and tell the user its backend and an assumed pooling; with `pairs` also a cross-encoder."""
+EXPORT_PAYS_FROM = 30_000
+"""So many texts are encoded sooner by an export that has to be made first than without one.
+
+On two cores, with STS sentences: an export of sentcli-bert-mini (4 layers of 256) takes 2.5 s and saves 0.4 of 1.8 ms a
+text, which pays from 7,000 texts on; that of MiniLM (6 of 384) 11 s and 0.2 of 4.2 ms, from 51,000 on; that of BERT
+base 76 s and about 2 of 29 ms, from 38,000 on (benchmarks/export_pays.py).
+"""
+
+
+def export_pays(texts: int) -> bool:
+    """Tell whether a model is exported to encode so many texts, where ``--backend auto`` might do without."""
+    return texts >= EXPORT_PAYS_FROM
+
+
+def load_encoder(model: str, options: LoadOptions, *, pairs: bool = False, texts: int | None = None) -> SentenceEncoder:
+    """Load a model, and tell the user its backend and an assumed pooling.
+
+    Args:
+        model: its name.
+        options: of loading it.
+        pairs: take a cross-encoder, too.
+        texts: how many texts it is loaded for, if it is for no others: then ``auto`` exports it only if that pays.
+    """
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-    encoder = SentenceEncoder.load_with(model, options, notice=console.note, pairs=pairs)
+    make_export = texts is None or export_pays(texts)
+    encoder = SentenceEncoder.load_with(model, options, make_export=make_export, notice=console.note, pairs=pairs)
     announce(encoder)
     return encoder
 

@@ -19,10 +19,9 @@ from sentcli.evaluation.reused_vectors import ReusedVectors
 from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.studies import training_of
+from sentcli.evaluation.studies import run_facts
 from sentcli.evaluation.text_vectors import NO_VECTORS, TextVectors
 from sentcli.io.digests import json_digest
-from sentcli.io.forms import read_json
 from sentcli.io.served import Served
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.identity import ModelSource, cache_key, library_key
@@ -100,6 +99,8 @@ class EvaluatedModel:
         encoder: the model, if it is loaded; see `of`.
         reused: files and directories of texts, whose own vectors are taken where the model has made them.
         pairs: take a cross-encoder, too, which is scored on similarity tasks alone.
+        spares_export: let ``auto`` export the model only if that pays for the texts that are encoded, by `export_pays`,
+            and not for whatever a later command may encode.
     """
 
     def __init__(
@@ -111,11 +112,13 @@ class EvaluatedModel:
         encoder: SentenceEncoder | None = None,
         reused: Iterable[str] = (),
         pairs: bool = False,
+        spares_export: bool = False,
     ) -> None:
         self.name = name
         self.options = options or LoadOptions()
         self.rerun = rerun
         self.pairs = pairs
+        self.spares_export = spares_export
         self.reused = [] if rerun else [ReusedVectors(file) for file in reused]
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
@@ -151,30 +154,11 @@ class EvaluatedModel:
         return cls(encoder.model, options, encoder=encoder)
 
     @property
-    def is_trained_run(self) -> bool:
-        """Whether the model is the folder of a run of ``train``, known by its log."""
-        return isinstance(self.spec, EncoderSpec) and (self.spec.folder / "metrics.jsonl").is_file()
-
-    @property
-    def kept_start(self) -> bool:
-        """Whether the model is the folder of a run of ``train`` whose best weights were those that it began with."""
-        if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
-            return False
-        try:
-            results = read_json(self.spec.folder / "sentcli.json", default={}).get("results", {})
-            return results.get("best_step") == 0 < results.get("steps", 0)
-        except (InputError, AttributeError, TypeError):  # another program's file of that name says nothing
-            return False
-
-    @property
-    def training(self) -> str | None:
-        """What decided the training besides its seed, as a hash that its seeds share; None if unknown."""
-        if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
-            return None
-        facts = training_of(self.spec.folder)
-        if not facts:
-            return None
-        return json_digest(facts)
+    def run_facts(self) -> dict[str, Any]:
+        """What is known of the training that the model is the run of; see `studies.run_facts`."""
+        if isinstance(self.spec, EncoderSpec):
+            return run_facts(self.spec.folder)
+        return {"trained_run": False}
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -188,10 +172,11 @@ class EvaluatedModel:
         """Whether the model is behind an address."""
         return not isinstance(self.spec, EncoderSpec)
 
-    def load(self) -> SentenceEncoder:
-        """Return the model, which is loaded unless it is already."""
+    def load(self, texts: int = 0) -> SentenceEncoder:
+        """Return the model, which is loaded unless it is already, to encode so many texts."""
         if self._encoder is None:
-            self._encoder = load_encoder(self.name, self.options, pairs=self.pairs)
+            to_encode = texts if self.spares_export else None
+            self._encoder = load_encoder(self.name, self.options, pairs=self.pairs, texts=to_encode)
             self.description = _description(self._encoder)
             self.was_loaded = True
         return self._encoder
@@ -222,11 +207,11 @@ class EvaluatedModel:
             prompt: text in front of each text; None is the model's default prompt, if it has one.
             length: maximum length in tokens; None is the model's.
         """
-        encoder = self.load()
+        missing = list(dict.fromkeys(texts))
+        encoder = self.load(len(missing))
         if length is not None:
             encoder = encoder.with_max_length(length)
         prompt = encoder.prompt_text(prompt=prompt)
-        missing = list(dict.fromkeys(texts))
         parts: list[tuple[Sequence[str], Encoded]] = []
         for reused in self.reused:
             if reused.are_of(encoder, prompt):
@@ -251,11 +236,11 @@ class EvaluatedModel:
 
         Nothing is added to it, except the answers of a model that is served: an error later on does not lose them.
         """
-        return self._encode(self.load(), texts, prompt, keep=self.is_served, **options)
+        return self._encode(self.load(len(texts)), texts, prompt, keep=self.is_served, **options)
 
     def encode_and_keep(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
         """Encode as `encode_distinct`, and add the vectors to the cache for a later call."""
-        return self._encode(self.load(), texts, prompt, keep=True, **options)
+        return self._encode(self.load(len(texts)), texts, prompt, keep=True, **options)
 
     def _encode(
         self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str, *, keep: bool, **options: Any
@@ -280,8 +265,9 @@ class EvaluatedModel:
 
     def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
         """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""
-        self.load()
-        with console.encoding(label, len(set(texts))) as progress:
+        count = len(set(texts))
+        self.load(count)
+        with console.encoding(label, count) as progress:
             return self.encode(texts, progress, prompt=prompt)
 
     def measure(self, tasks: Sequence[Task]) -> list[TaskScore]:
@@ -320,6 +306,13 @@ class EvaluatedModel:
                     cache.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
             yield scores[task.name]
 
+    def has_kept(self, tasks: Sequence[Task]) -> bool:
+        """Tell whether the scores of all tasks are in the cache."""
+        if self.key is None:
+            return False
+        cache = ScoreCache(self.key)
+        return all(cache.read(*for_model(task, self.spec).identity) is not None for task in tasks)
+
     def _scored(self, task: Task, vectors: TextVectors | None) -> TaskScore:
         """Score a task, whose texts are encoded here without `vectors`; the score says why if there is none."""
         try:
@@ -330,6 +323,8 @@ class EvaluatedModel:
             metric = getattr(task, "main_metric", task.kind.main)
             reason = str(error).removeprefix(f"{task.name}: ")
             score = TaskScore.undefined(task.name, task.kind.name, metric, reason)
+            shown = getattr(task, "shown_metrics", score.shown_metrics)
+            score = replace(score, shown_metrics=shown, details={**dict.fromkeys(shown), **score.details})
             if hasattr(task, "caveats") and getattr(task, "ends", True) is not None:  # it is on the user's own data
                 score = score.of_own_data(None)
             return score
@@ -350,13 +345,23 @@ class EvaluatedModel:
         if of_usual == len(tasks):
             self.description = usual
         else:
-            self.load()
+            self.load(_text_count(task for task in tasks if task.name not in records))
         scores = {}
         for name, record in records.items():
             if record["encoder"] == self.description:
                 scores[name] = score_of(record["score"])
         self.cached += scores
         return scores
+
+
+def _text_count(tasks: Iterable[Task]) -> int:
+    """Return how many distinct texts tasks need, with those of retrieval sets, which encode by themselves."""
+    texts: set[str] = set()
+    in_sets = 0
+    for task in tasks:
+        texts.update(task.texts)
+        in_sets += getattr(task, "text_count", 0)
+    return len(texts) + in_sets
 
 
 def _description(encoder: SentenceEncoder) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from sentcli.bounds import one_of
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
 from sentcli.io.formats import records
@@ -23,6 +25,23 @@ PAIR_KINDS: tuple[Kind, ...] = ("scored", "pairs", "binary")
 """The kinds of tables of pairs, in the order in which they are looked for."""
 STSB_COLUMNS = 7
 """genre, file, year, id, score, sentence1, sentence2; some lines have the sources after them."""
+
+
+def task_names(names: str | Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the names of tasks, each once, given one by one or in one text as ``A,B``.
+
+    Raises:
+        InputError: if a text names no task, or a name is none of those that are known.
+    """
+    if isinstance(names, str):
+        text = names
+        names = list(filter(None, map(str.strip, text.split(","))))
+        if not names:
+            raise InputError(f"{text!r} names no task, as --tasks A,B does; one of: {', '.join(known)}")
+    chosen = list(dict.fromkeys(names))
+    for name in chosen:
+        one_of("task", name, list(known))
+    return chosen
 
 
 def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:

@@ -61,11 +61,7 @@ def score_model(
     if zero_vectors is not None:
         whole_protocol["zero_vectors"] = zero_vectors
     facts = environment(device, choices.get("precision"), seed, model.provenance.get("revision"))
-    facts["trained_run"] = model.is_trained_run
-    if model.training is not None:
-        facts["training"] = model.training
-    if model.kept_start:
-        facts["kept_start"] = True
+    facts |= model.run_facts
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
     if zero_vectors:
         console.warn(f"the vectors of {zero_vectors} sentences are zero; their similarities count as 0")

@@ -47,7 +47,13 @@ class ScoringOptions:
     rerun: bool = False
 
     def models(
-        self, names: Sequence[str], options: LoadOptions, *, reused: Sequence[str] = (), pairs: bool = False
+        self,
+        names: Sequence[str],
+        options: LoadOptions,
+        *,
+        reused: Sequence[str] = (),
+        pairs: bool = False,
+        spares_export: bool = True,
     ) -> list[EvaluatedModel]:
         """Return models, each of which is loaded when it has to encode something.
 
@@ -56,10 +62,17 @@ class ScoringOptions:
             options: how they are loaded.
             reused: files whose own vectors are taken where a model has made them.
             pairs: take cross-encoders, too.
+            spares_export: export a model only where that pays for the texts that are scored.
         """
         from sentcli.evaluation.evaluated import EvaluatedModel
 
-        return [EvaluatedModel(name, options, rerun=self.rerun, reused=reused, pairs=pairs) for name in names]
+        models = []
+        for name in names:
+            model = EvaluatedModel(
+                name, options, rerun=self.rerun, reused=reused, pairs=pairs, spares_export=spares_export
+            )
+            models.append(model)
+        return models
 
     def published(self, kind: ScoreKind, tasks: Iterable[str]) -> Published | None:
         """Return the system of ``--against``, or None.

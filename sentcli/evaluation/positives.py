@@ -229,6 +229,11 @@ class InDomainTask:
         return [*self.pairs.texts[0], *self.pairs.texts[1]]
 
     @property
+    def shown_metrics(self) -> tuple[str, ...]:
+        """The metrics, each of which is a column."""
+        return tuple(f"recall@{k}" for k in self.cutoffs)
+
+    @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
         content = json_digest([*self.pairs.texts, positive_pairs(self.pairs).tolist()])
@@ -242,8 +247,7 @@ class InDomainTask:
         bounds: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
         replicates: dict[str, significance.Floats] = {}
-        for k in self.cutoffs:
-            metric = f"recall@{k}"
+        for k, metric in zip(self.cutoffs, self.shown_metrics, strict=True):
             hits = _among(ranks, k)
             metrics[metric] = 100 * float(hits.mean())
             bounds[metric] = 100 * float(_among(best, k).mean())
@@ -253,7 +257,7 @@ class InDomainTask:
             task=self.name,
             kind=IN_DOMAIN.name,
             metrics=metrics,
-            shown_metrics=tuple(metrics),
+            shown_metrics=self.shown_metrics,
             details={
                 "queries": len(ranks),
                 "corpus": len(corpus),

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.errors import InputError, nearest
+from sentcli.errors import InputError
 from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.files import task_names
 from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
@@ -103,17 +104,21 @@ class GradedTask:
         )
 
 
-def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedTask]:
-    """Read tasks, their pairs in the toolkit's order: by tokens, then by score; `options` are those of `GradedTask`.
+def load_tasks(data: Path, names: str | Sequence[str] | None = None, **options: Any) -> list[GradedTask]:
+    """Read tasks with a training split, as for `task_names`, in the toolkit's order: by tokens, then by score.
+
+    Args:
+        data: a SentEval ``downstream`` folder.
+        names: of tasks; None is all that have a training split.
+        options: those of `GradedTask`.
 
     Raises:
         InputError: if a task has no training split; as `sts_pairs.load_task`.
     """
     tasks = []
-    for name in dict.fromkeys(names):
+    for name in task_names(sts_pairs.SPLITS if names is None else names, sts_pairs.TASKS):
         if name not in sts_pairs.SPLITS:
-            hint = f"{nearest(name, list(sts_pairs.SPLITS))}; one of: {', '.join(sts_pairs.SPLITS)}"
-            raise InputError(f"{name} has no training split for a head{hint}")
+            raise InputError(f"{name} has no training split for a head; one of: {', '.join(sts_pairs.SPLITS)}")
         splits = {}
         for split in ("train", "dev", "test"):
             (pairs,) = sts_pairs.load_task(data, name, split)

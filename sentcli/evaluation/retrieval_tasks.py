@@ -150,6 +150,11 @@ class RetrievalTask:
         return self.search.data
 
     @property
+    def text_count(self) -> int:
+        """The number of documents and queries, which the search encodes."""
+        return self.search.text_count
+
+    @property
     def caveats(self) -> Mapping[str, Any]:
         """How far to trust a set that ``data make-set`` made."""
         return {"trust": self.data.trust} if self.data.trust else {}

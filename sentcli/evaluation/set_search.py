@@ -97,8 +97,8 @@ class SetSearch:
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
         """Encode queries and documents and search; the last model's result is kept for fusions."""
         if self._last is None or self._last[0] is not model:
-            encoder = model.load()  # before there is a bar
-            with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
+            encoder = model.load(self.text_count)  # before there is a bar
+            with console.encoding(f"{self.data.name}: encoding", self.text_count) as bar:
                 self._last = model, self._by_vectors(model, encoder, bar)
         return self._last[1]
 
@@ -156,6 +156,11 @@ class SetSearch:
         if mode == "dense":
             return dense
         return fuse(mode, dense, self.by_words, self.top_k, self.options.weight)
+
+    @property
+    def text_count(self) -> int:
+        """The number of documents and queries."""
+        return len(self.data.ids) + len(self.data.queries)
 
     @property
     def top_k(self) -> int:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, nearest
-from sentcli.evaluation.files import detokenised, fields, number, read_lines
+from sentcli.bounds import one_of
+from sentcli.errors import DataError, InputError
+from sentcli.evaluation.files import detokenised, fields, number, read_lines, task_names
 from sentcli.io.labelled import LabelledTable, read_table
 from sentcli.io.labelled_records import pair_files, task_name
 
@@ -64,8 +65,7 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
         InputError: for an unknown task, a split that it does not have, or a missing file.
         DataError: for files of unequal length, or a line that does not parse.
     """
-    if task not in TASKS:
-        raise InputError(f"unknown task {task!r}{nearest(task, list(TASKS))}; one of: {', '.join(TASKS)}")
+    one_of("task", task, TASKS)
     if task == "STSBenchmark":
         return [read_stsb(data / "STS" / task / SPLITS[task][split])]
     if task == "SICKRelatedness":
@@ -77,20 +77,18 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
     return [_read_subset(folder, name, task) for name in SUBSETS[task]]
 
 
-def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str, list[Pairs]]:
-    """Read several tasks; None reads every task that has the split.
+def load_tasks(data: Path, tasks: str | Sequence[str] | None, split: str) -> dict[str, list[Pairs]]:
+    """Read several tasks, as for `task_names`; None reads every task that has the split.
 
     Raises:
         InputError: as `load_task`; also if `data` is no SentEval folder.
     """
-    if split not in SPLIT_NAMES:
-        hint = nearest(split, list(SPLIT_NAMES))
-        raise InputError(f"unknown split {split!r}{hint}; one of: {', '.join(SPLIT_NAMES)}")
+    one_of("split", split, SPLIT_NAMES)
     if not (data / "STS").is_dir() and not (data / "SICK").is_dir():
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither STS/ nor SICK/")
-    if not tasks:
+    if tasks is None:
         tasks = TASKS if split == "test" else tuple(SPLITS)
-    return {task: load_task(data, task, split) for task in dict.fromkeys(tasks)}
+    return {task: load_task(data, task, split) for task in task_names(tasks, TASKS)}
 
 
 def _read_subset(folder: Path, name: str, task: str) -> Pairs:

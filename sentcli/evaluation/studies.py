@@ -12,6 +12,7 @@ from typing import Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.io.digests import json_digest
 from sentcli.io.forms import read_json
 from sentcli.seeds import by_training, told_apart, training_facts
 
@@ -37,7 +38,8 @@ def study_of(names: Sequence[str]) -> Study:
     """Return the models that some names stand for: a folder of runs stands for those that have finished.
 
     Raises:
-        InputError: if a folder holds runs of which none has finished.
+        InputError: if a folder holds runs of which none has finished, or a model is given twice, by itself or as a run
+            of a folder.
     """
     models: list[str] = []
     labels: dict[str, str] = {}
@@ -48,7 +50,19 @@ def study_of(names: Sequence[str]) -> Study:
             continue
         models += list(map(str, runs))
         labels |= _labels(name, runs)
+    places = list(map(_place, models))
+    for name, place in zip(models, places, strict=True):
+        if places.count(place) > 1:
+            raise InputError(f"-m {name} is given twice")
     return Study(models, labels)
+
+
+def _place(name: str) -> str:
+    """Return what a model is known by: its name, or the whole path of a folder, which can be written in many ways."""
+    folder = Path(name)
+    if folder.is_dir():
+        return str(folder.resolve())
+    return name
 
 
 def training_of(run: Path) -> dict[str, Any]:
@@ -64,6 +78,29 @@ def training_of(run: Path) -> dict[str, Any]:
             facts["start_model"] = training_facts(first)
     except (InputError, AttributeError, KeyError, TypeError):  # other programs' files of these names say nothing
         return {}
+    return facts
+
+
+def run_facts(folder: Path) -> dict[str, Any]:
+    """Return what is known of a run of ``train`` by the folder of its model, as the JSON of scores has it.
+
+    Returns:
+        ``trained_run``, whether it is one, known by its log; ``training``, what decided the training besides its seed,
+        as a hash that its seeds share, where that is known; ``kept_start``, where its best weights were those that it
+        began with.
+    """
+    if not (folder / "metrics.jsonl").is_file():
+        return {"trained_run": False}
+    facts: dict[str, Any] = {"trained_run": True}
+    training = training_of(folder)
+    if training:
+        facts["training"] = json_digest(training)
+    try:
+        results = read_json(folder / "sentcli.json", default={}).get("results", {})
+        if results.get("best_step") == 0 < results.get("steps", 0):
+            facts["kept_start"] = True
+    except (InputError, AttributeError, TypeError):  # another program's file of that name says nothing
+        pass
     return facts
 
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -157,11 +158,12 @@ class System:
 
     def items(self, column: str) -> int | None:
         """Return the number of items of a task, or of the smallest task of the average; None if it is not known."""
-        sizes = [task.size for task, _ in self._scores(column)]
-        known = [size for size in sizes if size is not None]
-        if not known or len(known) < len(sizes):
-            return None
-        return min(known)
+        sizes = []
+        for task, _ in self._scores(column):
+            if task.size is None:
+                return None
+            sizes.append(task.size)
+        return min(sizes, default=None)
 
     def interval(self, column: str) -> tuple[float, float] | None:
         """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
@@ -207,18 +209,18 @@ class System:
 
     def _by_items(self, other: System, column: str, fixed: tuple[bool, bool]) -> Difference | None:
         """Compare by the values of the items, whose mean the score is; None where they are not known."""
-        values = []
-        asked = set()
         if column == AVERAGE:
             return None
-        for system in (self, other):
-            for task, metric in system._scores(column):
-                asked.add(task.items)
-                values.append(task.item_values.get(metric))
-        known = [of_seed for of_seed in values if of_seed is not None]
-        if not known or len(known) < len(values) or len(asked) > 1 or len(known[0]) < LEAST_ITEMS:
+        values = []
+        asked = set()
+        for task, metric in chain(self._scores(column), other._scores(column)):
+            if metric not in task.item_values:
+                return None
+            asked.add(task.items)
+            values.append(task.item_values[metric])
+        if len(asked) != 1 or len(values[0]) < LEAST_ITEMS:
             return None
-        difference = compare_groups(known[: len(self.seeds)], known[len(self.seeds) :], fixed)
+        difference = compare_groups(values[: len(self.seeds)], values[len(self.seeds) :], fixed)
         scores = statistics.fmean(self.values(column)) - statistics.fmean(other.values(column))
         return replace(difference, difference=scores)  # which are rounded
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, nearest
-from sentcli.evaluation.files import detokenised, fields, read_lines
+from sentcli.errors import DataError, InputError
+from sentcli.evaluation.files import detokenised, fields, read_lines, task_names
 
 Rows = npt.NDArray[np.int64]
 FOLDERS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK")
@@ -90,17 +90,14 @@ class Examples:
         return content
 
 
-def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]:
-    """Read tasks from a SentEval ``downstream`` folder; None is the seven that the papers average.
+def load_tasks(data: Path, names: str | Sequence[str] | None = None) -> list[Examples]:
+    """Read tasks from a SentEval ``downstream`` folder, as for `task_names`; None is the seven that papers average.
 
     Raises:
         InputError: for an unknown task, a missing file, or a folder that holds none of them.
         DataError: for a line that does not parse.
     """
-    chosen = list(dict.fromkeys(AVERAGED if names is None else names))
-    for name in chosen:
-        if name not in LAYOUTS:
-            raise InputError(f"unknown task {name!r}{nearest(name, list(LAYOUTS))}; one of: {', '.join(LAYOUTS)}")
+    chosen = task_names(AVERAGED if names is None else names, LAYOUTS)
     if not any((data / folder).is_dir() for folder in FOLDERS):
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither MR/ nor TREC/ nor SST/")
     return [LAYOUTS[name].read(data, name) for name in chosen]

@@ -18,10 +18,12 @@ from sentcli.io.digests import json_digest
 from sentcli.machine import threads
 from sentcli.remaining import duration
 from sentcli.table import Table
+from sentcli.training.dev import StartScores
 from sentcli.training.loop import run_order
 from sentcli.training.notes import WARM_UP, batch_notes
 from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
+from sentcli.training.run import other_start_model, score
 from sentcli.training.run import run as train_run
 from sentcli.training.run_folder import WEIGHTS_FILE
 from sentcli.training.sweep import SweepRun, run_digest
@@ -29,7 +31,6 @@ from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
     from sentcli.evaluation.transfer import TransferTask
-    from sentcli.training.observer import TrainResult
     from sentcli.training.prepare import Prepared
 
 MEASURED_STEPS = 5
@@ -55,6 +56,7 @@ class RunKind:
     steps: int
     """The steps of one run."""
     evaluations: int
+    """How often one run scores weights on the dev sets, without those of a start that other runs have, too."""
     seconds: float
     """The time of one run."""
     step_seconds: float = 0.0
@@ -72,6 +74,10 @@ class TrainingEstimate:
     """The runs in all."""
     finished: int
     """The runs that have finished before."""
+    starts: int = 0
+    """How many start models are scored on the dev sets, once for all runs that begin with them."""
+    start_seconds: float = 0.0
+    """The time that this takes."""
 
     @property
     def steps(self) -> int:
@@ -81,7 +87,7 @@ class TrainingEstimate:
     @property
     def seconds(self) -> float:
         """The time that these runs will take."""
-        return sum(kind.runs * kind.seconds for kind in self.kinds)
+        return sum(kind.runs * kind.seconds for kind in self.kinds) + self.start_seconds
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON."""
@@ -90,6 +96,8 @@ class TrainingEstimate:
             "finished": self.finished,
             "steps": self.steps,
             "seconds": self.seconds,
+            "starts": self.starts,
+            "start_seconds": self.start_seconds,
             "kinds": list(map(vars, self.kinds)),
         }
 
@@ -110,6 +118,8 @@ class TrainingEstimate:
             rows.append([kind.settings, kind.runs, kind.steps, kind.evaluations, duration(kind.seconds)])
             if kind.note:
                 notes.append(f"{kind.settings}: {kind.note}.")
+        if self.starts:
+            notes.append(f"Besides, the start is scored once for all runs ({duration(self.start_seconds)}).")
         if self.finished:
             notes.append(f"{self.finished} more have finished before and will not be made again.")
         busy = busy_note(threads())
@@ -142,7 +152,13 @@ def estimate_training(
             kinds.append(_measure(alike[0], settings, len(alike), scoring))
             advance(1)
     to_make = sum(kind.runs for kind in kinds)
-    return TrainingEstimate(kinds, runs=len(runs), finished=len(runs) - to_make)
+    return TrainingEstimate(
+        kinds,
+        runs=len(runs),
+        finished=len(runs) - to_make,
+        starts=len(scoring.starts),
+        start_seconds=sum(scoring.starts.values()),
+    )
 
 
 def _has_finished(request: TrainRequest, records: Mapping[str, Any]) -> bool:
@@ -176,27 +192,27 @@ def _measure(request: TrainRequest, settings: str, runs: int, scoring: ScoringTi
         began = time.perf_counter()
         prepared = prepare(replace(request, output=Path(folder) / "run", log=log, assignments=assignments))
         seconds = time.perf_counter() - began
-        result = train_run(scoring.without_those_known(prepared))
-        of_whole = time.perf_counter() - began
+        if prepared.inputs.dev:
+            scoring.add_starts(prepared)  # before its weights are trained
+        began = time.perf_counter()
+        result = train_run(_without_scores(prepared))
+        of_whole = seconds + time.perf_counter() - began
     if prepared.model is None:
-        return RunKind(
-            settings=settings,
-            runs=runs,
-            steps=0,
-            evaluations=2 * bool(prepared.inputs.dev),
-            seconds=of_whole + scoring.of_tests(prepared),
-        )
-    scoring.learn(prepared, result)
+        evaluations = int(bool(prepared.inputs.dev))
+        seconds = of_whole + scoring.of_evaluations(prepared, evaluations) + scoring.of_tests(prepared)
+        return RunKind(settings, runs, steps=0, evaluations=evaluations, seconds=seconds)
     of_run = request.configured().settings
     method = replace(prepared.method, settings=of_run)
     rows = len(prepared.corpus.sentences)
     steps = of_run.total_steps(run_order(prepared.model, of_run, rows).per_epoch)
     evaluations = 0
     if prepared.inputs.dev or prepared.held_out_text is not None:
-        evaluations = 1 + steps // of_run.eval_every + bool(steps % of_run.eval_every)
+        evaluations = steps // of_run.eval_every + bool(steps % of_run.eval_every)
+        evaluations += prepared.has_random_weights or not prepared.inputs.dev  # its start is scored in each run
     step_seconds = result.train_seconds / result.steps
     seconds += steps * step_seconds
-    seconds += evaluations * scoring.of_dev(prepared) + scoring.of_tests(prepared)
+    encoders = len(prepared.model.candidates())
+    seconds += scoring.of_evaluations(prepared, evaluations * encoders) + scoring.of_tests(prepared)
     notes = batch_notes(method, prepared.model, rows)
     return RunKind(
         settings=settings,
@@ -209,31 +225,44 @@ def _measure(request: TrainRequest, settings: str, runs: int, scoring: ScoringTi
     )
 
 
+def _without_scores(prepared: Prepared) -> Prepared:
+    """Return a run that scores nothing."""
+    inputs = replace(prepared.inputs, dev=(), test=None, transfer=(), held_out=None)
+    return replace(prepared, inputs=inputs, held_out_text=None)
+
+
 @dataclass
 class ScoringTimes:
     """How long it takes to score an encoder, which is measured once for all runs whose encoders are alike."""
 
     dev: dict[str, float] = field(default_factory=dict)
-    """The seconds of one evaluation on the dev sets, by encoder."""
+    """The seconds in which one encoder is scored on the dev sets, by what is alike of encoders."""
     tests: dict[str, float] = field(default_factory=dict)
     """The seconds of the STS and transfer tasks at the end of a run, by encoder."""
+    starts: dict[str, float] = field(default_factory=dict)
+    """The seconds of the evaluation of each start model that runs share and whose scores are not kept, by its key."""
 
-    def without_those_known(self, prepared: Prepared) -> Prepared:
-        """Return a run without the test sets, and without the dev sets if their time is known."""
-        inputs = replace(prepared.inputs, test=None, transfer=(), held_out=None)
-        text = prepared.held_out_text
-        if prepared.model is not None and _encoder_of(prepared) in self.dev:
-            inputs = replace(inputs, dev=())
-            text = None
-        return replace(prepared, inputs=inputs, held_out_text=text)
+    def add_starts(self, prepared: Prepared) -> None:
+        """Add the start of a run, and the same with the pooling that was not taken, unless their scores are kept."""
+        sets = prepared.inputs.dev
+        start = StartScores(prepared.encoder, sets, prepared.request.log.log_geometry)
+        if not prepared.has_random_weights and start.kept() is None:
+            self.starts[start.key] = self.of_evaluations(prepared, 1)
+        other = other_start_model(prepared)
+        if other is not None and not other.has_kept([sets[0].task]):
+            self.starts[str(other.key)] = self.of_evaluations(prepared, 1)
 
-    def learn(self, prepared: Prepared, result: TrainResult) -> None:
-        """Keep what the evaluations before and after a few steps took, unless it is known."""
-        self.dev.setdefault(_encoder_of(prepared), result.eval_seconds / 2)
-
-    def of_dev(self, prepared: Prepared) -> float:
-        """Return the seconds of one evaluation on the dev sets."""
-        return self.dev[_encoder_of(prepared)]
+    def of_evaluations(self, prepared: Prepared, count: int) -> float:
+        """Return the seconds in which encoders are scored so many times on the dev sets and the held-out text."""
+        if not count:
+            return 0.0
+        encoder = _encoder_of(prepared)
+        if encoder not in self.dev:
+            prepared.encoder.torch_module.eval()
+            began = time.perf_counter()
+            score(prepared, prepared.encoder.torch_module, is_start=False)
+            self.dev[encoder] = time.perf_counter() - began
+        return count * self.dev[encoder]
 
     def of_tests(self, prepared: Prepared) -> float:
         """Return the seconds of the test sets."""
@@ -245,7 +274,7 @@ class ScoringTimes:
 
 def _encoder_of(prepared: Prepared) -> str:
     """Return what decides how long it takes to score the encoders of a run."""
-    return json_digest([prepared.start_fingerprint, prepared.encoder.describe(), prepared.method.twin is None])
+    return json_digest([prepared.start_fingerprint, prepared.encoder.describe()])
 
 
 def test_seconds(prepared: Prepared) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sentcli.errors import InputError
 from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.transfer import TransferTask
-from sentcli.evaluation.transfer_data import AVERAGED, load_tasks
+from sentcli.evaluation.transfer_data import load_tasks
 from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
@@ -116,12 +116,8 @@ def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:
     names = evaluation.senteval_tasks
     if not names and request.data.text_of != TEXT_OF_PAIRS:
         names = request.data.text_of
-    tasks = load_tasks(evaluation.senteval, _names(names or ",".join(AVERAGED)))
+    tasks = load_tasks(evaluation.senteval, names)
     return tuple(TransferTask(examples, evaluation.senteval_protocol) for examples in tasks)
-
-
-def _names(names: str) -> list[str]:
-    return list(filter(None, map(str.strip, names.split(","))))
 
 
 NEEDED = {
@@ -254,7 +250,7 @@ def read_task_text(
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:
         try:
-            tasks = load_tasks(Path(data[0]), _names(name))
+            tasks = load_tasks(Path(data[0]), name)
         except InputError as error:
             raise InputError(f"--text-of {name}: {error}") from error
         texts: list[str] = []

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from sentcli.training.teachers import Teacher
     from sentcli.training.training_model import TrainingModel
 
-    Score = Callable[[TorchEncoder], Mapping[str, float | None]]
+    Score = Callable[[TorchEncoder, bool], Mapping[str, float | None]]
 
 LOOK_EVERY = 25
 """Steps between two looks at how far vectors are apart; a look takes less than a tenth of a step."""
@@ -79,7 +79,8 @@ def train(
         method: gives the settings and makes the views.
         corpus: the training text.
         folder: receives the metrics, the checkpoints and the best weights so far; a checkpoint in it is continued.
-        score: scores an encoder on the dev sets; called at step 0, every `eval_every` steps and at the end.
+        score: scores an encoder on the dev sets, given whether it is the start; called at step 0, every `eval_every`
+            steps and at the end.
         observer: is told of every step and score.
         save_every: the number of steps between two checkpoints; 0 writes none.
         prompts: the prompt in front of the texts of each view; none if it is empty.
@@ -182,7 +183,7 @@ class BestKeeper:
     model: TrainingModel
     folder: RunFolder
     score: Score | None
-    """Scores an encoder; None keeps the last weights."""
+    """Scores an encoder, given whether it is the start; None keeps the last weights."""
     observer: Observer | None
     settings: Settings
     dev: DevSet | None
@@ -204,7 +205,9 @@ class BestKeeper:
     def _evaluate(self, step: int) -> None:
         assert self.score is not None
         self.model.eval()
-        by_encoder = {number: self.score(encoder) for number, encoder in self.model.candidates().items()}
+        by_encoder = {}
+        for number, encoder in self.model.candidates().items():
+            by_encoder[number] = self.score(encoder, step == 0)
         self.model.train()
         if self.dev is None:
             values = by_encoder[max(by_encoder)]

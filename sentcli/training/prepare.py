@@ -93,6 +93,12 @@ class Prepared:
         return self.encoder.provenance().get("revision")
 
     @property
+    def has_random_weights(self) -> bool:
+        """Whether the seed draws weights of the encoder, so that each seed begins with another one."""
+        has_new_modules = self.method.cnn is not None or self.method.views.joint
+        return has_new_modules or not has_weights(self.encoder.local.spec.folder)
+
+    @property
     def steps(self) -> int:
         """The number of optimiser steps, 0 for a method that is fitted."""
         if self.model is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
@@ -19,11 +20,12 @@ from sentcli.io.atomic import room_explained
 from sentcli.io.weights import has_weights
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.model.cards import public_name, without_folders
+from sentcli.model.options import LoadOptions
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
 from sentcli.training.card import model_card
 from sentcli.training.departures import departures
-from sentcli.training.dev import dev_values
+from sentcli.training.dev import StartScores, dev_values
 from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
 from sentcli.training.observer import DevScores, OtherStart, TrainResult
 from sentcli.training.prepare import prepare
@@ -116,20 +118,6 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     encoder = prepared.encoder
     dev = prepared.inputs.dev
     text = prepared.held_out_text
-
-    def score(module: TorchEncoder) -> dict[str, float | None]:
-        values: dict[str, float | None] = {}
-        if dev:
-            first_module = encoder.torch_module
-            encoder.local.backend.module = module  # type: ignore[attr-defined]
-            try:
-                values |= dev_values(encoder, dev, geometry=prepared.request.log.log_geometry)
-            finally:
-                encoder.local.backend.module = first_module  # type: ignore[attr-defined]
-        if text is not None:
-            values |= text.values(module)
-        return values
-
     other = _other_start(prepared, observer)
     teacher_dev = _teacher_dev(prepared)
     result = loop.train(
@@ -138,7 +126,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         prepared.method,
         prepared.corpus,
         folder,
-        score=score if dev or text is not None else None,
+        score=partial(score, prepared) if dev or text is not None else None,
         observer=observer,
         save_every=prepared.request.log.save_every,
         prompts=prepared.prompts,
@@ -157,28 +145,57 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     return result
 
 
-def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | None:
-    """Score the start model with the pooling that was not taken, on the dev set that decides, and tell the observer."""
+def score(prepared: Prepared, module: TorchEncoder, is_start: bool) -> dict[str, float | None]:
+    """Return the scores of an encoder of a run on the dev sets and on the held-out text, by their names in the log.
+
+    Args:
+        prepared: the run.
+        module: the encoder, with the weights that it has now.
+        is_start: whether these are the weights that the run begins with, whose scores on the dev sets are kept.
+    """
+    values: dict[str, float | None] = {}
+    if prepared.inputs.dev:
+        backend: Any = prepared.encoder.local.backend
+        first_module = prepared.encoder.torch_module
+        backend.module = module
+        try:
+            values |= _dev_values(prepared, prepared.encoder, is_start)
+        finally:
+            backend.module = first_module
+    if prepared.held_out_text is not None:
+        values |= prepared.held_out_text.values(module)
+    return values
+
+
+def _dev_values(prepared: Prepared, encoder: SentenceEncoder, is_start: bool) -> dict[str, float | None]:
+    dev = prepared.inputs.dev
+    geometry = prepared.request.log.log_geometry
+    if is_start:
+        return StartScores(encoder, dev, geometry).measure()
+    return dev_values(encoder, dev, geometry=geometry)
+
+
+def other_start_model(prepared: Prepared) -> EvaluatedModel | None:
+    """Return the start model with the pooling that was not taken; None if there is none, or nothing to score it on."""
     other = prepared.pooling.other
     request = prepared.request
     if other is None or not prepared.inputs.dev or not has_weights(prepared.encoder.local.spec.folder):
         return None
-    dev = prepared.inputs.dev[0]
+    pooling = None if other == OWN else other
+    options = LoadOptions(pooling=pooling, backend="torch", precision="fp32", device=request.device)
+    return EvaluatedModel(request.model, options)
 
-    def score() -> float | None:
-        encoder = SentenceEncoder.load(
-            request.model,
-            backend="torch",
-            device=request.device,
-            precision="fp32",
-            pooling=None if other == OWN else other,
-        )
-        return dev_values(encoder, [dev])[dev.key]
 
-    (value,) = _of_first_process(lambda: [score()])
-    if value is None:
+def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | None:
+    """Score the start model with the pooling that was not taken, on the dev set that decides, and tell the observer."""
+    model = other_start_model(prepared)
+    if model is None:
         return None
-    start = OtherStart(other, value)
+    task = prepared.inputs.dev[0].task
+    score = _of_first_process(lambda: model.measure([task])[0])
+    if score.reason:
+        return None
+    start = OtherStart(str(prepared.pooling.other), score.value)
     if observer is not None:
         observer.other_start(start)
     return start
@@ -210,12 +227,12 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         assert finished.results is not None
         return _finished(prepared, finished, finished.results)
     other = _other_start(prepared, observer)
-    before = _observed_dev_values(prepared, prepared.encoder, observer)
+    before = _observed_dev_values(prepared, prepared.encoder, observer, is_start=True)
     began = time.perf_counter()
     sentences = list(prepared.corpus.sentences)
     encoder = prepared.method.fit.fit(prepared.encoder, sentences)
     speed = len(sentences) / (time.perf_counter() - began)
-    after = _observed_dev_values(prepared, encoder, observer)
+    after = _observed_dev_values(prepared, encoder, observer, is_start=False)
     scores = None
     if prepared.inputs.dev:
         dev = prepared.inputs.dev[0]
@@ -239,12 +256,12 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
 
 
 def _observed_dev_values(
-    prepared: Prepared, encoder: SentenceEncoder, observer: Observer | None
+    prepared: Prepared, encoder: SentenceEncoder, observer: Observer | None, *, is_start: bool
 ) -> dict[str, float | None]:
     """Return the scores of an encoder on the dev sets, and tell the observer; empty without dev sets."""
     if not prepared.inputs.dev:
         return {}
-    values = dev_values(encoder, prepared.inputs.dev, geometry=prepared.request.log.log_geometry)
+    values = _dev_values(prepared, encoder, is_start)
     if observer is not None:
         observer.scored(0, values, False)
     return values

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -308,7 +309,10 @@ class RunFolder:
         card: str,
         kept: Mapping[str, nn.Module] | None = None,
     ) -> None:
-        """Write the model, and check that its folder holds it. ``model.safetensors`` appears as the last of its files.
+        """Write the model aside, compare it with the trained one, and put its files in the folder.
+
+        ``model.safetensors`` appears as the last of them, so that a folder that a kill leaves before is an unfinished
+        run.
 
         Args:
             encoder: the trained encoder.
@@ -318,7 +322,8 @@ class RunFolder:
             kept: further trained parts by name, for ``training_head/NAME.safetensors``.
 
         Raises:
-            SentcliError: if the folder does not open, or holds another model; then it holds an unfinished run.
+            SentcliError: if what was written does not open, or is another model; then the folder holds an unfinished
+                run.
         """
         if self.metrics is None:
             return
@@ -326,13 +331,15 @@ class RunFolder:
         write_json(self.path / CONFIG_FILE, config)
         (self.path / CARD).write_text(card, "utf-8")
         self._write_head(head, kept or {})
-        write_model_files(encoder.on_torch().local, self.path)
-        try:
-            check_written(encoder, self.path)
-        except BaseException:
-            (self.path / WEIGHTS_FILE).unlink()
-            raise
-        add_beside(encoder.model, self.path)
+        with tempfile.TemporaryDirectory(prefix=".tmp", dir=self.path) as work:
+            written = Path(work)
+            write_model_files(encoder.on_torch().local, written)
+            check_written(encoder, written)
+            add_beside(encoder.model, written)
+            for file in written.iterdir():
+                if file.name != WEIGHTS_FILE:
+                    file.replace(self.path / file.name)
+            (written / WEIGHTS_FILE).replace(self.path / WEIGHTS_FILE)
         self._put_in_place()
 
     def _write_head(self, head: nn.Module, parts: Mapping[str, nn.Module]) -> None:

@@ -97,7 +97,8 @@ def check_start(request: TrainRequest) -> StartCheck:
         of_start = {}
         poolings = () if prepared.encoder.local.spec.is_static else RAW_POOLINGS
         for pooling in poolings:
-            model = EvaluatedModel(request.model, LoadOptions(pooling=pooling, device=request.device))
+            options = LoadOptions(pooling=pooling, device=request.device)
+            model = EvaluatedModel(request.model, options, spares_export=True)
             of_start[pooling] = model.measure([sts.SimilarityTask(name, subsets)])[0].value
         shared = surface(pairs.first, pairs.second)["other_words"]
         words = sts.correlations(name, [(pairs.name, shared, pairs.gold)]).value

@@ -1,4 +1,4 @@
-"""Open the folder that a run has written, and compare what it holds with the model in memory, before it counts."""
+"""Open the model that a run has written, and compare it with the one in memory, before it counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_written(encoder: SentenceEncoder, folder: Path) -> None:
         raise SentcliError(f"the model that was trained cannot be opened again: {error}") from error
     problem = _difference(trained, written)
     if problem:
-        raise SentcliError(f"{folder}: what was written is not the model that was trained: {problem}")
+        raise SentcliError(f"what was written is not the model that was trained: {problem}")
 
 
 def _difference(trained: LoadedModel, written: LoadedModel) -> str:

@@ -117,9 +117,6 @@ def evaluate(
     # what the user asks for, checked before anything is encoded
     study = study_of(model)
     model = study.models
-    repeated = [name for name in model if model.count(name) > 1]
-    if repeated:
-        raise InputError(f"-m {repeated[0]} is given twice")
     if draws is not None:
         check_replicates_file(draws, overwrite=overwrite)
     of_study = choices_of(study, [ModelScores("evaluate", name, {}, ()) for name in model]).groups
@@ -135,7 +132,7 @@ def evaluate(
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
 
     # scores, and what is found beside them
-    models = scoring.models(model, options, reused=files)
+    models = scoring.models(model, options, reused=files, spares_export=False)  # costs are those of `encode`
     thresholds.check(models, tasks, overwrite=overwrite)
     scores = score_models(models, tasks, pair_fields, reranker, reranked)
     if draws is not None:
@@ -146,7 +143,8 @@ def evaluate(
         parts.append(Slices.of(scores, columns, by, baseline))
     if grid is not None:
         parts.append(compare_variants(models, tasks, grid, gate.allow))
-    parts += find_thresholds(models, tasks, thresholds)
+    for sound_models, of_models in _with_scores(models, tasks, scores).items():
+        parts += find_thresholds(sound_models, of_models, thresholds)
     if gate.save_baseline is not None:
         save_baseline(gate.save_baseline, models[0], scores[0], tasks)
     if baseline is not None:
@@ -168,6 +166,19 @@ def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, 
 
     groups = tuple(Pattern.parse("--group", value) for value in values)
     check_patterns(groups, [ModelScores("evaluate", name, {}, ()) for name in models])
+    return groups
+
+
+def _with_scores(
+    models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], scores: Sequence[ModelScores]
+) -> dict[tuple[EvaluatedModel, ...], list[OwnTask]]:
+    """Return the tasks by the models that have a score on them; those of which no model has one are left out."""
+    lacking = {of_model.model: of_model.lacking for of_model in scores}
+    groups: defaultdict[tuple[EvaluatedModel, ...], list[OwnTask]] = defaultdict(list)
+    for task in tasks:
+        sound_models = tuple(model for model in models if task.name not in lacking[model.name])
+        if sound_models:
+            groups[sound_models].append(task)
     return groups
 
 

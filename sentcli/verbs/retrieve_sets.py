@@ -93,8 +93,6 @@ def _check_usage(models: Sequence[str], sets: SetOptions, modes: Sequence[Search
     with_model = [mode for mode in modes if mode != "bm25"]
     if with_model and not models and not from_run:
         raise InputError(f"--search {with_model[0]} needs a model (-m); bm25 needs none")
-    if len(set(models)) < len(models):
-        raise InputError("-m: a model is named twice")
     if sets.per_query is not None:
         run_files = list(from_run)
         if sets.run is not None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from sentcli.command.declaration import Group, verb
 from sentcli.command.result import Result
-from sentcli.command.scoring import names, scores_if_interrupted, scores_result
+from sentcli.command.scoring import scores_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions, Models
@@ -46,21 +46,23 @@ def senteval(
     from sentcli.data import dataset_path
     from sentcli.evaluation import probe, relatedness, significance, sts_pairs, transfer, transfer_data
     from sentcli.evaluation.evaluated import Task
+    from sentcli.evaluation.files import task_names
     from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import TRANSFER
     from sentcli.evaluation.studies import study_of
 
     data = dataset_path(data)
-    task_names = names(tasks) or list(transfer_data.AVERAGED)
-    examples = transfer_data.load_tasks(data, [name for name in task_names if name not in sts_pairs.SPLITS])
-    graded = relatedness.load_tasks(
-        data, [name for name in task_names if name in sts_pairs.SPLITS], resamples=significance.RESAMPLES
-    )
+    with_regression = sts_pairs.SPLITS
+    usual = transfer_data.AVERAGED
+    chosen = task_names(usual if tasks is None else tasks, [*transfer_data.LAYOUTS, *with_regression])
+    examples = transfer_data.load_tasks(data, [name for name in chosen if name not in with_regression])
+    graded_names = [name for name in chosen if name in with_regression]
+    graded = relatedness.load_tasks(data, graded_names, resamples=significance.RESAMPLES)
     published = scoring.published(TRANSFER, [task.name for task in examples])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")
     all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
-    all_tasks.sort(key=lambda task: task_names.index(task.name))
+    all_tasks.sort(key=lambda task: chosen.index(task.name))
     choices: dict[str, Any] = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Result
-from sentcli.command.scoring import names, scores_if_interrupted, scores_result
+from sentcli.command.scoring import scores_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions, Models
@@ -78,20 +78,17 @@ def sts_eval(
     own_subsets: dict[str, list[Pairs]] = {}
     for file in pairs or []:
         _add_tasks(own_subsets, sts_pairs.read_pairs(file, pair_fields), str(file))
-    task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     folder = dataset_path(data) if data is not None else None
     scored_tasks: list[Task]
     if regression and folder is not None:
-        scored_tasks = list(
-            relatedness.load_tasks(folder, task_names or list(sts_pairs.SPLITS), resamples=resamples, kind=SIMILARITY)
-        )
+        scored_tasks = list(relatedness.load_tasks(folder, tasks, resamples=resamples, kind=SIMILARITY))
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     else:
         by_task: dict[str, list[Pairs]] = {}
         if folder is not None:
-            by_task |= sts_pairs.load_tasks(folder, task_names, split)
+            by_task |= sts_pairs.load_tasks(folder, tasks, split)
         _add_tasks(by_task, own_subsets, "--pairs")
         scored_tasks = [sts.SimilarityTask(name, subsets, resamples, aggregation) for name, subsets in by_task.items()]
     published = scoring.published(SIMILARITY, [task.name for task in scored_tasks])

@@ -1,11 +1,13 @@
 """A folder of runs stands for its models wherever models are scored; those of one training are seeds of one system."""
 
 import json
+import shutil
 
 import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation.studies import study_of
+from tests.evaluation.conftest import write_downstream
 
 
 @pytest.fixture
@@ -45,6 +47,28 @@ def test_folders_of_models_stand_for_themselves(study, tiny_bert):
     run = sorted(study.glob("learning*"))[0]
     assert study_of([str(run)]).models == [str(run)]
     assert study_of([str(study)]).models == list(map(str, sorted(study.glob("learning*"))))
+
+
+def test_a_run_is_given_once_whatever_scores_it(invoke, pairs, make_set, tiny_bert, tmp_path, monkeypatch):
+    """`sts-eval`, `senteval` and `retrieve` scored a run twice that stood for itself and in its folder."""
+    study = tmp_path / "runs"
+    for name in ("a", "b"):
+        shutil.copytree(tiny_bert, study / name)
+        (study / name / "run.json").write_text(json.dumps({"settings": {"seed": name}}))
+    monkeypatch.chdir(tmp_path)
+    for command in (
+        ("sts-eval", "--pairs", pairs),
+        ("senteval", "--data", write_downstream(tmp_path), "--tasks", "MR"),
+        ("retrieve", "--beir", make_set()),
+        ("retrieve", "--in-domain", pairs),
+        ("evaluate", pairs),
+    ):
+        for twice in (
+            ("-m", study, "-m", study / "a"),
+            ("-m", "runs/a", "-m", study / "a"),
+            ("-m", study, "-m", study),
+        ):
+            assert "a is given twice" in invoke(*command, *twice, check=2).stderr, command
 
 
 def test_runs_that_have_not_finished_are_left_out(study, capsys):

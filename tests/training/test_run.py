@@ -338,7 +338,12 @@ def best_keeper(model, folder, scores, **settings):
 
     dev = DevSet("STSBenchmark", "spearman", "dev_spearman", None)
     return BestKeeper(
-        model, RunFolder(folder), lambda encoder: {"dev_spearman": next(scores)}, None, Settings(**settings), dev
+        model,
+        RunFolder(folder),
+        lambda encoder, is_start: {"dev_spearman": next(scores)},
+        None,
+        Settings(**settings),
+        dev,
     )
 
 
@@ -379,7 +384,7 @@ def test_a_run_that_never_helps_says_so(invoke, tiny_bert, text, dev, tmp_path, 
 
     def scored(self, step):
         score = next(given)
-        self.score = lambda encoder: {"dev_spearman": score}
+        self.score = lambda encoder, is_start: {"dev_spearman": score}
         evaluate(self, step)
 
     monkeypatch.setattr(BestKeeper, "_evaluate", scored)

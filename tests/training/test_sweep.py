@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 from contextlib import ExitStack, nullcontext
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -84,6 +85,45 @@ def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, t
     # another setting of the command line is another sweep
     other = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, "--resume", "--max-length", 8, check=2)
     assert re.search("settings.max_length .*8 .*32", " ".join(other.stderr.split()))
+
+
+@pytest.mark.slow
+def test_the_start_is_scored_once_a_sweep(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
+    encoded = []
+    encode = EvaluatedModel.encode
+
+    def counted(self, texts, *given, **options):
+        encoded.append(self)
+        return encode(self, texts, *given, **options)
+
+    def results(out):
+        train(invoke, tiny_bert, text, tmp_path / out, "--sweep", tmp_path / "s.toml", "--eval-data", dev)
+        of_runs = [record["results"] for record in records(tmp_path / out / "results.jsonl")]
+        return list(map(itemgetter("start_dev_spearman", "other_start", "best_dev_spearman"), of_runs))
+
+    monkeypatch.setattr(EvaluatedModel, "encode", counted)
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "s.toml").write_text('seeds = [1, 2]\n[[grid]]\nmethod = ["simcse", "micse"]\n')
+    first = results("first")
+    assert len(encoded) == 6  # four trained models, the start, and the start with the other pooling
+    assert results("again") == first and len(encoded) == 10  # all are trained anew, and neither start is scored
+    dry = train(
+        invoke, tiny_bert, text, tmp_path / "dry", "--sweep", tmp_path / "s.toml", "--eval-data", dev, "--dry-run",
+        "--json", "-",
+    )  # fmt: skip
+    assert json.loads(dry.stdout)["results"]["starts"] == 0
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "another"))
+    assert results("without") == first
+
+
+@pytest.mark.slow
+def test_starts_with_weights_of_their_own_are_scored_apart(invoke, tiny_bert, text, dev, tmp_path):
+    options = ["--method", "is-bert", "--seeds", "1,2", "--eval-data", dev, "--json", "-"]
+    found = json.loads(train(invoke, tiny_bert, text, tmp_path / "m", *options).stdout)["results"]
+    starts = {of_run["start_dev_spearman"] for of_run in found["runs"]}
+    assert len(starts) == 2  # the seed draws the convolutions
+    dry = train(invoke, tiny_bert, text, tmp_path / "dry", *options, "--dry-run")
+    assert [kind["evaluations"] for kind in json.loads(dry.stdout)["results"]["kinds"]] == [2]
 
 
 @pytest.mark.slow
@@ -411,7 +451,7 @@ def test_early_stop(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
 
     def scored(self, step):
         score = next(scores)
-        self.score = lambda encoder: {"dev_spearman": score}
+        self.score = lambda encoder, is_start: {"dev_spearman": score}
         evaluate(self, step)
 
     monkeypatch.setattr(BestKeeper, "_evaluate", scored)

@@ -1,6 +1,8 @@
 """What a run has written is opened and compared before it counts: every family with some of its layers."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -102,6 +104,23 @@ def test_a_folder_with_another_model_is_no_model(invoke, tiny_bert, text, tmp_pa
     done = train(invoke, tiny_bert, text, tmp_path / "m", check=1)
     assert named in done.stderr
     assert not (tmp_path / "m" / "model.safetensors").exists()
+
+
+def test_a_run_that_is_killed_before_the_comparison_is_no_model(invoke, tiny_bert, text, tmp_path):
+    """The folder looked finished, and `--resume` took it, although nothing had compared its weights."""
+    out = tmp_path / "m"
+    kill = (
+        "import os; from sentcli.cli.app import app; from sentcli.training import run_folder; "
+        "run_folder.check_written = lambda *given: os._exit(9); app()"
+    )
+    call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", out, "--max-steps", "1"]
+    call += ["--batch-size", "8", "--save-every", "1"]
+    assert subprocess.run([sys.executable, "-c", kill, *map(str, call)], check=False).returncode == 9
+    assert not (out / "model.safetensors").exists()
+    invoke(*call, check=2)  # it is there, and not finished
+    invoke(*call, "--resume", check=0)
+    assert SentenceEncoder.load(out, backend="torch").dimension
+    assert not list(out.glob(".*"))
 
 
 def test_an_older_model_stays_and_the_run_can_be_finished(invoke, tiny_bert, text, tmp_path, damaged, monkeypatch):
