@@ -133,7 +133,10 @@ def _touch(axis: Axis) -> bool:
 
 
 def save_figure(figure: Figure, folder: Path) -> None:
-    """Write a figure as PNG and SVG, and its data as CSV, into a folder that exists."""
+    """Write a figure as PNG, SVG and PDF, and its data as CSV, into a folder that exists.
+
+    The PDF has its fonts with it, as TrueType, and its lines as vectors; of many thousand points it has pixels.
+    """
     import numpy as np
 
     with drawn(figure, list(figure.panels), figure.columns) as canvas:
@@ -142,10 +145,13 @@ def save_figure(figure: Figure, folder: Path) -> None:
             if sum(np.shape(cloud.get_offsets())[0] for cloud in clouds) > MANY:
                 for cloud in clouds:
                     cloud.set_rasterized(True)
-        for suffix in (".png", ".svg"):
-            metadata: Any = {"Title": figure.title, "Description": figure.alt}
-            if suffix == ".svg":
-                metadata |= {"Date": None}  # a date would change the bytes
+        title = {"Title": figure.title}
+        about: dict[str, Any] = {  # a date would change the bytes
+            ".png": title | {"Description": figure.alt},
+            ".svg": title | {"Description": figure.alt, "Date": None},
+            ".pdf": title | {"Subject": figure.alt, "CreationDate": None},
+        }
+        for suffix, metadata in about.items():
             canvas.savefig(folder / f"{figure.name}{suffix}", metadata=metadata)
     save_frame(figure.data, folder / f"{figure.name}.csv")
 

@@ -129,8 +129,8 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
         page: the page.
         suffix: one of `PAGE_SUFFIXES`.
         style: whether bold marks and intervals are shown.
-        folder: name of the folder beside the file that has the figures as PNG, without which Markdown and LaTeX leave
-            them out; HTML holds them itself.
+        folder: name of the folder beside the file that has the figures, of which Markdown shows the PNG and LaTeX
+            includes the PDF; without a folder they leave them out. HTML holds the figures itself.
 
     Raises:
         InputError: if LaTeX cannot read from a folder of this name.

@@ -48,6 +48,15 @@ def test_files_hold_what_is_drawn(tmp_path):
     assert [float(row["high"]) - float(row["low"]) for row in rows] == pytest.approx([0.2] * 4)
 
 
+def test_a_pdf_is_of_vectors_and_has_its_fonts(tmp_path):
+    save_figure(figure(), tmp_path)
+    pdf = (tmp_path / "both.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-") and b"/Subtype /Image" not in pdf
+    assert b"/FontFile2" in pdf, "fonts are embedded as TrueType"
+    fonts = set(re.findall(rb"/Subtype /(Type\d|TrueType|CIDFontType\d)", pdf))
+    assert b"Type3" not in fonts and b"CIDFontType2" in fonts
+
+
 @pytest.mark.slow
 def test_the_same_figure_has_the_same_bytes(tmp_path):
     for name in ("one", "two"):
