@@ -130,9 +130,13 @@ def run_figure(
             look["title"] = f"{panels[key]} ({own['series'].iloc[0]})"
         axes[panels[key]] = look
     about = []
-    for (panel, system), line in data.groupby(["panel", "series"], sort=False):
-        first, last = line["y"].iloc[[0, -1]]
-        about.append(f"{system}: {panel} from {first:.4g} to {last:.4g}")
+    for system, of_system in data.groupby("series", sort=False):
+        changes = []
+        for panel, line in of_system.groupby("panel", sort=False):
+            first, last = line["y"].iloc[[0, -1]]
+            changes.append(f"{panel} from {first:.4g} to {last:.4g}")
+        all_changes = ", ".join(changes)
+        about.append(f"{system}: {all_changes}")
     note = ""
     if data["sd"].notna().any():
         note = BANDS

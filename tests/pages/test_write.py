@@ -229,6 +229,17 @@ def test_latex_has_as_many_cells_as_columns():
     assert text.count(r"\midrule") == 3, "published rows are set apart"
 
 
+def test_a_table_of_latex_that_is_longer_than_a_page_goes_on_in_another_one():
+    rows = [[f"setting {number}", "0123456789abcdef" * 4] for number in range(90)]
+    table = Table("Configuration", ["setting", "value"], rows, notes=("Once.",), wide=("value",))
+    text = render(Page("p", (Section("s", table=table), Section("t", table=Table("u", ["x"], [])))), ".tex")
+    assert_balanced(text.split("\n", 1)[1])
+    parts = text.split(r"\begin{table}")[1:4]
+    assert [len(re.findall(r"setting \d", part)) for part in parts] == [40, 40, 10]
+    assert text.count("(continued)") == 2 and text.count("Once.") == 1 and text.count(r"\label{") == 2
+    assert r"0123456789abcdef\allowbreak{}0123456789abcdef" in text, "a line may break in a digest"
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles(tmp_path):
     write_page(page(NASTY, plot(NASTY)), tmp_path / "report.tex", Style(intervals=True))
