@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -221,25 +221,39 @@ def read_runs(names: Sequence[str | Path]) -> list[TrainingRun]:
     Raises:
         InputError: if a name stands for no run; DataError if a line or a file is not of a run.
     """
-    runs: dict[str, TrainingRun] = {}
+    runs = []
+    studies: dict[Path, dict[str, TrainingRun]] = {}
     for name in names:
         path = Path(name)
         if is_run(path):
-            runs[str(path)] = TrainingRun(_record_of(path), path, label=str(name))
+            runs.append(TrainingRun({"point": {}, **_record_of(path)}, path, label=str(name)))
             continue
-        members = list(_lines(path)) or list(_side_by_side(path))
+        members = list(_lines(path))
+        if not members:
+            members = [TrainingRun(_record_of(folder), folder) for folder in runs_in(str(path))]
         if not members:
             lacking = f"neither a {RESULTS_FILE} of train --sweep or --seeds with a run in it, nor the folders of runs"
             raise InputError(f"{path} is no training run ({METRICS_FILE}) and no study: {lacking}")
         study = path
         if not path.is_dir():  # a file of results, or a pattern
             study = path.parent
-        taken = [run.label for run in runs.values()]
-        labels = labels_of(str(name), [run.facts for run in members], taken)
-        for run, label in zip(members, labels, strict=True):
-            key = run.record.get("digest") or str(run.folder)
-            runs[key] = replace(run, study=study.resolve().name, label=label)
-    return list(runs.values())
+        by_key = studies.setdefault(study.resolve(), {})
+        for run in members:
+            by_key[run.record.get("digest") or str(run.folder)] = run
+    for study, by_key in studies.items():
+        runs += _named(study.name, list(by_key.values()), [run.label for run in runs])
+    return runs
+
+
+def _named(study: str, runs: Sequence[TrainingRun], taken: Collection[str]) -> Iterator[TrainingRun]:
+    """Yield the runs of a study with the labels of their systems.
+
+    The points of those that no sweep has made are the settings in which the study's trainings differ.
+    """
+    facts = [run.facts for run in runs]
+    labels = labels_of(study, facts, taken)
+    for run, label, settings in zip(runs, labels, told_apart(facts), strict=True):
+        yield replace(run, record={"point": settings, **run.record}, study=study, label=label)
 
 
 def _lines(path: Path) -> Iterator[TrainingRun]:
@@ -268,17 +282,8 @@ def _check_record(record: Mapping[str, Any], file: Path) -> None:
             raise DataError(file, f"not records of runs: {f'identity.{key}'!r} is missing")
 
 
-def _side_by_side(path: Path) -> Iterator[TrainingRun]:
-    """Yield the finished runs of a folder or a pattern; their points are the settings in which they differ."""
-    folders = runs_in(str(path))
-    records = list(map(_record_of, folders))
-    points = told_apart(list(map(facts_of, records)))
-    for folder, record, point in zip(folders, records, points, strict=True):
-        yield TrainingRun({**record, "point": point}, folder)
-
-
 def _record_of(folder: Path) -> dict[str, Any]:
-    """Return what a line of ``results.jsonl`` would say of the run of a folder."""
+    """Return what a line of ``results.jsonl`` would say of the run of a folder, without a point of a sweep."""
     config = read_config(folder)
     identity = read_json(folder / IDENTITY_FILE, default=config)
     checked(Identity, identity, folder / IDENTITY_FILE)
@@ -290,7 +295,6 @@ def _record_of(folder: Path) -> dict[str, Any]:
         results = _results_so_far(read_metrics(folder))
     record = {
         "run": folder.name,
-        "point": {},
         "seed": settings.get("seed"),
         "method": method.get("name", ""),
         "model": model.get("name", ""),

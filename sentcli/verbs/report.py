@@ -104,7 +104,7 @@ def report(
         raise InputError(f"--only scores: there are none in {', '.join(names)}")
     more_sections = study_sections(points)
     if not page.tables_only:
-        own_names = [run.label for run in runs if run.label in inputs.runs]
+        own_names = [run.label for run in runs if not run.study]
         page = replace(page, more_names=tuple(dict.fromkeys([*(model.name for model in models), *own_names])))
         shown = shown_names(scores, page).shown
         runs = renamed(runs, shown)

@@ -112,6 +112,15 @@ def test_runs_side_by_side_a_pattern_and_groups(study, bare, invoke, tmp_path, m
     assert "a=none*" in failed and "0.001" in failed, "the runs that there are, are named"
 
 
+def test_two_patterns_of_one_folder_are_one_study(bare, invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(bare.parent)
+    invoke("report", "bare/*0.001*", "bare/*0.003*", "-o", "p.md", check=0)
+    page = (tmp_path / "p.md").read_text("utf-8")
+    assert page.count("## Study bare") == 1
+    for rate in RATES:
+        assert f"| {rate} | 1, 2 |" in page, "the rows say in what the runs of both patterns differ"
+
+
 def test_scores_of_a_study_are_grouped_as_it_is(study, invoke, tmp_path):
     dev = study.parent / "dev.tsv"
     invoke("sts-eval", "-m", study, "--pairs", dev, "--json", tmp_path / "s.json", check=0)
