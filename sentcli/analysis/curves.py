@@ -1,124 +1,198 @@
-"""The curves of training runs: loss, dev scores and other evaluations over the steps."""
+"""Curves of training runs and of sweeps: means over the seeds of a system, with their deviation as a band."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sentcli.analysis.runs import DEV, TrainingRun, read_runs
 from sentcli.errors import InputError
 from sentcli.pages import style
 from sentcli.pages.page import Figure
+from sentcli.training.observer import STSB_DEV, dev_scores, dev_title
 
 if TYPE_CHECKING:
-    from sentcli.analysis.runs import RunMetrics
+    import pandas as pd
 
+BANDS = "Points are means over seeds, bands one standard deviation."
 ALIGNMENT = "alignment (lower: positives closer)"
 UNIFORMITY = "uniformity (lower: more spread out)"
 PERPLEXITY = "perplexity of held-out text"
-LOGGED = {
-    "dev_spearman": "dev (Spearman × 100)",
-    "alignment": ALIGNMENT,
-    "uniformity": UNIFORMITY,
-    "held_out_perplexity": PERPLEXITY,
-}
+LOGGED = {"alignment": ALIGNMENT, "uniformity": UNIFORMITY, "held_out_perplexity": PERPLEXITY}
 UNDRAWN = ("step", "best", "fitted")
 """Keys in the lines of evaluations that are no scores."""
+STEP = "optimiser step"
+LINE = ["panel", "series", "x"]
+MOST_POINTS = 300
+"""A line with more points is drawn with so many, each the mean of adjacent ones."""
 
 
-def training_curves(runs: dict[str, RunMetrics]) -> Figure:
-    """Return the curves of what runs logged at evaluations over their steps (WhitenedCSE, fig. 3)."""
-    import pandas as pd
-
-    parts = []
-    about = []
-    axes = {}
-    for key, label in _logged(runs).items():
-        title = label.split(" (")[0]
-        key_in_words = key.replace("_", " ")
-        for name, run in runs.items():
-            steps, values = run.column(key)
-            if steps:
-                parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
-                about.append(f"{name}: {key_in_words} from {values[0]:.3f} to {values[-1]:.3f}")
-                axes[title] = {"xlabel": "optimiser step", "ylabel": label}
-    if PERPLEXITY in axes:
-        axes[PERPLEXITY]["yscale"] = "log"
-    data = pd.DataFrame(columns=["panel", "series", "x", "y"])
-    if parts:
-        data = pd.concat(parts)
-    return Figure(
-        name="training-curves",
-        title="Evaluations of the training runs",
-        panels=style.line_panels(data, axes, list(runs), whole=True),
-        data=data,
-        alt="; ".join(about),
-        columns=3,
-    )
-
-
-def _logged(runs: dict[str, RunMetrics]) -> dict[str, str]:
-    """Return what runs logged at evaluations, with the words for each."""
-    labels: dict[str, str] = {}
-    for run in runs.values():
-        for key in chain.from_iterable(run.evaluations):
-            labels[key] = key.replace("_", " ")
-    labels |= LOGGED
-    for key in UNDRAWN:
-        labels.pop(key, None)
-    return labels
-
-
-DEV = "dev_"
-"""How the names of scores on dev sets begin in the log of a run."""
-
-
-def curve(folder: Path) -> Figure | None:
-    """Return loss and dev scores by step; None if the log of the run has not two points of any.
+def mean_lines(values: pd.DataFrame, most: int = MOST_POINTS) -> pd.DataFrame:
+    """Return the lines of means over runs, with a band of one standard deviation.
 
     Args:
-        folder: of the run.
+        values: a row for each run at each place, with the columns panel, series, x and value; NaN stands for what a
+            run does not have.
+        most: the greatest number of points of a line; of more, each point is the mean of adjacent ones, at the last.
+
+    Returns:
+        A row for each place where all runs have a value: panel, series, x, the mean y, the sample standard deviation
+        sd, the number of runs, and low and high, the ends of the band. sd is missing for a single run, low and high
+        for a line without any.
     """
     import pandas as pd
 
-    from sentcli.analysis.runs import read_metrics
+    places = values.groupby(LINE, sort=False, dropna=False)["value"]
+    means = places.agg(y="mean", sd="std", runs="size", known="count").reset_index()
+    is_known = means["known"] == means["runs"]
+    means = means[is_known].drop(columns="known")
+    lines = []
+    for _, line in means.groupby(LINE[:2], sort=False):
+        if len(line) > most:
+            line = _thinned(line, most)
+        half = line["sd"]
+        if half.notna().any():
+            half = half.fillna(0)
+        lines.append(line.assign(low=line["y"] - half, high=line["y"] + half))
+    if not lines:
+        return means.assign(low=None, high=None)
+    return pd.concat(lines, ignore_index=True)
 
+
+def _thinned(line: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return a line with `most` points, each the mean of adjacent ones, at the last of them."""
+    count = len(line)
+    part = np.arange(count) * most // count
+    parts = line.groupby(part)
+    means = parts[["y", "sd"]].mean()
+    last = parts.tail(1).reset_index(drop=True)
+    return last.assign(y=means["y"], sd=means["sd"])
+
+
+def logged_values(runs: Sequence[TrainingRun], panels: Mapping[str, str]) -> pd.DataFrame:
+    """Return what runs logged as a row for each value: panel, series (the label of the run), x (the step), value.
+
+    Args:
+        runs: of which those without a log are left out.
+        panels: the panel of each key of the log.
+    """
+    import pandas as pd
+
+    columns: dict[str, list[Any]] = {name: [] for name in (*LINE, "value")}
+    for run in runs:
+        if run.metrics is None:
+            continue
+        for key, panel in panels.items():
+            steps, values = run.metrics.column(key)
+            columns["panel"] += [panel] * len(steps)
+            columns["series"] += [run.label] * len(steps)
+            columns["x"] += steps
+            columns["value"] += values
+    return pd.DataFrame(columns)
+
+
+def run_figure(
+    name: str,
+    title: str,
+    runs: Sequence[TrainingRun],
+    labels: Mapping[str, str],
+    logarithmic: Collection[str] = (PERPLEXITY,),
+) -> Figure | None:
+    """Return what runs logged over the steps, as means over the seeds of a system; None if they logged nothing of it.
+
+    Args:
+        name: of the files of the figure.
+        title: of the figure.
+        runs: those of one label are one line.
+        labels: the keys of the log that are drawn, each in a panel, with the titles of their axes.
+        logarithmic: titles of axes that are logarithmic where all values are above 0.
+    """
+    panels = {key: label.split(" (")[0] for key, label in labels.items()}
+    values = logged_values(runs, panels)
+    if values.empty:
+        return None
+    data = mean_lines(_of_all_runs(values))
+    systems = list(data["series"].unique())
+    axes = {}
+    for key, label in labels.items():
+        own = data[data["panel"] == panels[key]]
+        if own.empty:
+            continue
+        look = {"xlabel": STEP, "ylabel": label}
+        if label in logarithmic and own["y"].min() > 0:
+            look["yscale"] = "log"
+        if own["series"].nunique() == 1 and len(systems) > 1:
+            look["title"] = f"{panels[key]} ({own['series'].iloc[0]})"
+        axes[panels[key]] = look
+    about = []
+    for system, of_system in data.groupby("series", sort=False):
+        changes = []
+        for panel, line in of_system.groupby("panel", sort=False):
+            first, last = line["y"].iloc[[0, -1]]
+            changes.append(f"{panel} from {first:.4g} to {last:.4g}")
+        all_changes = ", ".join(changes)
+        about.append(f"{system}: {all_changes}")
+    note = ""
+    if data["sd"].notna().any():
+        note = BANDS
+    drawn = style.line_panels(data, axes, systems, whole=True)
+    return Figure(name, title, drawn, data, "; ".join(about), note)
+
+
+def _of_all_runs(values: pd.DataFrame) -> pd.DataFrame:
+    """Return the values at the steps that all runs of a line have; a line ends where the first of its runs ends."""
+    runs = values.groupby(LINE, sort=False)["value"].transform("size")
+    most = runs.groupby([values["panel"], values["series"]]).transform("max")
+    return values[runs == most]
+
+
+def training_curves(runs: Sequence[TrainingRun]) -> Figure | None:
+    """Return what runs logged at evaluations (WhitenedCSE, fig. 3); None if they logged no evaluation."""
+    return run_figure("training-curves", "Evaluations of the training runs", runs, logged(runs))
+
+
+def logged(runs: Sequence[TrainingRun]) -> dict[str, str]:
+    """Return the keys of what runs logged at evaluations, each with the title of its axis, which names the task."""
+    names = set()
+    keys: dict[str, None] = {}
+    for run in runs:
+        dev = dev_scores(run.record["results"])
+        if dev is not None:
+            names.add(dev.name)
+        if run.metrics is not None:
+            keys |= dict.fromkeys(chain.from_iterable(run.metrics.evaluations))
+    name = "dev"
+    if len(names) == 1:
+        (name,) = names
+    labels = {}
+    for key in keys:
+        if key.startswith(DEV):
+            labels[key] = dev_label(name, key.removeprefix(DEV))
+        elif key not in UNDRAWN:
+            labels[key] = LOGGED.get(key, key.replace("_", " "))
+    return labels
+
+
+def dev_label(name: str, metric: str) -> str:
+    """Return what an axis or a note calls the score on a dev set: ``STS-B dev (Spearman × 100)``."""
+    words = dev_title(name, metric).replace("_", " ")
+    if metric == STSB_DEV[1]:
+        return f"{words.removesuffix(' spearman')} (Spearman × 100)"
+    return words
+
+
+def curve(folder: Path) -> Figure | None:
+    """Return loss and evaluations of a run by step; None if its log has not two points of any."""
     try:
-        curves = _curves(read_metrics(folder))
+        runs = [replace(run, label=folder.name) for run in read_runs([folder])]
+        figure = run_figure("training-curve", "Loss and dev scores", runs, {"loss": "loss", **logged(runs)})
     except InputError:  # nothing was trained by steps
         return None
-    parts = []
-    axes = {}
-    about = []
-    for name, (steps, values) in curves.items():
-        if len(steps) >= 2:
-            parts.append(pd.DataFrame({"panel": name, "series": folder.name, "x": steps, "y": values}))
-            axes[name] = {"xlabel": "optimiser step", "ylabel": name}
-            about.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
-    if not parts:
+    if figure is None or not figure.data["panel"].duplicated().any():
         return None
-    data = pd.concat(parts)
-    return Figure(
-        name="training-curve",
-        title="Loss and dev scores",
-        panels=style.line_panels(data, axes, whole=True),
-        data=data,
-        alt="; ".join(about),
-        size=(4.6, 2.6),
-    )
-
-
-def _curves(metrics: RunMetrics) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
-    """Return steps and values of the loss and of each score on a dev set."""
-    from sentcli.analysis.runs import thinned
-
-    steps, losses = metrics.column("loss", metrics.steps)
-    curves: dict[str, tuple[Sequence[int], Sequence[float]]] = {"loss": ((), ())}
-    if steps:
-        curves["loss"] = thinned(tuple(steps), tuple(losses))
-    for key in chain.from_iterable(metrics.evaluations):
-        if key.startswith(DEV):
-            name = key.removeprefix(DEV).replace("_", " ")
-            curves[name] = metrics.column(key)
-    return curves
+    return figure

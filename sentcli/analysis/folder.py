@@ -59,7 +59,7 @@ def check_folder(output: Path, *, overwrite: bool) -> None:
     from sentcli.io.atomic import OwnFiles, check_output
 
     empty = output.is_dir() and not any(output.iterdir())
-    written = OwnFiles((PAGE, RESULT, "*.png", "*.svg", "*.csv"), markers=(RESULT,))
+    written = OwnFiles((PAGE, RESULT, "*.png", "*.svg", "*.pdf", "*.csv"), markers=(RESULT,))
     check_output(output, overwrite=overwrite or empty, folder=True, own=written)
 
 

@@ -1,94 +1,154 @@
-"""The sections of a report on training runs: results, curves, loss terms, configuration; and on sweeps."""
+"""The sections of a report on training runs: what was run, results, curves, loss terms, configuration."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from pathlib import Path
+from itertools import starmap
 from typing import Any
 
-from sentcli.analysis.curves import training_curves
-from sentcli.analysis.objectives.terms import read_terms, term_sections
-from sentcli.analysis.runs import RunMetrics, read_config, read_metrics
-from sentcli.analysis.sweeps.points import read_runs
+from sentcli.analysis.curves import dev_label, training_curves
+from sentcli.analysis.objectives.terms import term_sections
+from sentcli.analysis.runs import TrainingRun, by_label
 from sentcli.pages.page import Section
 from sentcli.pages.score_page import choices_table
-from sentcli.table import Table, flat
-from sentcli.training.observer import STSB_DEV, collapse, score_text, with_dev_scores
+from sentcli.remaining import duration
+from sentcli.table import flat
+from sentcli.training.departures import in_words, source_of
+from sentcli.training.observer import collapse, dev_scores, score_text
 from sentcli.training.records import Summary, summarize
-from sentcli.training.sweep_view import sweep_table
+from sentcli.training.sweep_view import dev_sets_of, sweep_table
 
-RESULTS = {
-    "start": "dev at the start",
-    "best": "best dev",
-    "best_step": "at step",
-    "final": "last dev",
-    "sts_average": "STS average",
-    "senteval_average": "transfer average",
-    "held_out_perplexity": "perplexity",
-    "steps": "steps",
-    "sentences_per_second": "sentences/s",
-}
-AT_THE_END = ("senteval_average", "held_out_perplexity")
-"""Results that only some runs have, whose columns are left out where none has them."""
-WHOLE_NUMBERS = ("best_step", "steps", "sentences_per_second")
-"""Results that are shown without decimals."""
+OF_SINGLE_RUNS = {"steps": "steps", "sentences_per_second": "sentences/s"}
+"""Columns that only the table of runs by themselves has, by the keys of results."""
 
 
-def read_sweeps(paths: Sequence[Path]) -> dict[str, list[Summary]]:
-    """Return mean and standard deviation of each point of sweeps, by the names of their folders.
-
-    Args:
-        paths: folders of sweeps, or their files of results.
-    """
-    points = {}
-    for path in paths:
-        folder = path
-        if path.is_file():
-            folder = path.parent
-        runs = read_runs([path])
-        points[folder.resolve().name] = summarize(run.record for run in runs)
-    return points
+def study_points(runs: Sequence[TrainingRun]) -> dict[str, list[Summary]]:
+    """Return mean and standard deviation of each setting of the studies among some runs, by the studies' names."""
+    studies: dict[str, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        if run.study:
+            studies.setdefault(run.study, []).append(run.record)
+    return {name: summarize(records) for name, records in studies.items()}
 
 
-def sweep_section(name: str, points: Sequence[Summary]) -> Section:
-    """Return the table of a sweep, which `train` prints at its end: mean and standard deviation of each point."""
-    runs = sum(len(point.runs) for point in points)
-    table = sweep_table(f"Sweep {name}: {runs:,} runs", points)
-    return Section(f"Sweep {name}", table=table)
+def study_sections(points: Mapping[str, Sequence[Summary]]) -> list[Section]:
+    """Return the table of each study: a row a setting, with mean and standard deviation over its seeds."""
+    sections = []
+    for name, summaries in points.items():
+        count = 0
+        for summary in summaries:
+            count += len(summary.runs)
+        title = f"Study {name}"
+        table = sweep_table(f"{title}, {count:,} runs", summaries, _dev_notes(summaries))
+        sections.append(Section(title, table=table, file=f"study-{name}"))
+    return sections
 
 
-def run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[list[Section], str]:
-    """Return results, curves, terms of the loss, configuration and environment of training runs, and a summary.
+def run_sections(runs: Sequence[TrainingRun]) -> tuple[list[Section], str]:
+    """Return what was run, results of runs by themselves, curves, terms, configuration, environment, and a summary.
 
     Args:
-        folders: the runs.
-        names: what is shown of their names.
+        runs: in any order; those of one label are seeds of one system.
     """
-    metrics = {}
-    configs = {}
-    terms = {}
-    for folder in folders:
-        name = names[str(folder)]
-        metrics[name] = read_metrics(folder)
-        configs[name] = read_config(folder)
-        if metrics[name].steps:
-            terms[name] = read_terms(folder)
-    table, summary = _results(metrics, configs)
-    sections = [Section("Training", table=table, file="training")]
-    if any(run.evaluations for run in metrics.values()):
-        sections.append(Section("While training", figure=training_curves(metrics), level=3))
-    return [*sections, *term_sections(terms), *_configurations(configs)], summary
+    sections = [Section("What was run", [what_was_run(runs)])]
+    single = [run for run in runs if not run.study]
+    if single:
+        sections.append(_single_runs(single))
+    curves = training_curves(runs)
+    if curves is not None:
+        sections.append(Section("While training", figure=curves, level=3))
+    return [*sections, *term_sections(runs), *_configurations(runs)], _summary(runs)
 
 
-def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+def what_was_run(runs: Sequence[TrainingRun]) -> str:
+    """Return a paragraph on the methods of runs, their departures from the papers, start models, data, seeds, time."""
+    starts = {}
+    data = {}
+    seeds = {}
+    sentences = [f"{_count(runs)}."]
+    for label, members in by_label(runs).items():
+        first = members[0]
+        sentences.append(f"{label}: {_method(first)}.")
+        starts[label] = first.record["model"]
+        data[label] = _files(first)
+        seeds[label] = ", ".join(str(run.record["seed"]) for run in members)
+    sentences += _told_once("Start model", starts)
+    sentences += _told_once("Data", data)
+    sentences += _told_once("Seeds", seeds)
+    return " ".join([*sentences, *_time(runs)])
+
+
+def _count(runs: Sequence[TrainingRun]) -> str:
+    """Return how many runs there are, in words."""
+    if len(runs) == 1:
+        return "1 training run"
+    return f"{len(runs):,} training runs"
+
+
+def _files(run: TrainingRun) -> str:
+    """Return the files that a run was trained on, with the number of their sentences."""
+    files = []
+    for file in run.record["identity"]["data"]:
+        files.append(f"{file['file']} ({file['sentences']:,} sentences)")
+    return ", ".join(files)
+
+
+def _method(run: TrainingRun) -> str:
+    """Return the method of a run with its paper, and in what it departs from the settings there or of its recipe."""
+    method = run.config.get("method") or {}
+    title = method.get("title") or run.record["method"]
+    departures = run.config.get("departures")
+    if departures is None:
+        return title
+    source = "the settings of its paper"
+    if method.get("recipe"):
+        source = source_of(method["recipe"], title)
+    words = in_words(departures, source)
+    if not words:
+        words = f"with {source}"
+    return f"{title}, {words}"
+
+
+def _told_once(what: str, by_system: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each value, with the systems that have it where not all have the same."""
+    systems: dict[str, list[str]] = {}
+    for system, value in by_system.items():
+        if value:
+            systems.setdefault(value, []).append(system)
+    sentences = []
+    for value, of_value in systems.items():
+        of_which = ""
+        if len(systems) > 1:
+            names = "; ".join(of_value)
+            of_which = f" of {names}"
+        sentences.append(f"{what}{of_which}: {value}.")
+    return sentences
+
+
+def _time(runs: Sequence[TrainingRun]) -> list[str]:
+    """Return a sentence on how long runs took, one after another; none if no run says it."""
+    training = 0.0
+    evaluation = 0.0
+    for run in runs:
+        results = run.record["results"]
+        training += results.get("train_seconds") or 0
+        evaluation += results.get("eval_seconds") or 0
+    hours = (training + evaluation) / 3600
+    if not hours:
+        return []
+    parts = f"{duration(training)} of training and {duration(evaluation)} of evaluation"
+    return [f"One after another they took {hours:.2f} hours: {parts}."]
+
+
+def _configurations(runs: Sequence[TrainingRun]) -> list[Section]:
     """Return the tables of configuration and environment of the runs that have finished."""
     choices = []
     environments = []
-    for name, config in configs.items():
-        if config:
-            choices.append((name, flat({**config, "environment": {}, "results": {}})))
-            environments.append((name, flat(config.get("environment", {}))))
+    for run in runs:
+        if run.config:
+            choices.append((run.label, flat({**run.config, "environment": {}, "results": {}})))
+            environments.append((run.label, flat(run.config.get("environment", {}))))
     if not choices:
         return []
     configuration = choices_table("Configuration", choices)
@@ -99,83 +159,51 @@ def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     ]
 
 
-def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Table, str]:
-    """Return the table of results, and a sentence that names the best run."""
-    results = {}
-    rows = []
-    metric_names = set()
+def _single_runs(runs: Sequence[TrainingRun]) -> Section:
+    """Return the table of runs that belong to no study, a row a run."""
+    summaries = []
+    notes = []
     unfinished = []
-    for name, run in metrics.items():
-        config = configs[name]
-        values = _results_of(run, config.get("results") or {})
-        values.setdefault("metric", STSB_DEV[1])
-        results[name] = values
-        metric_names.add(values["metric"])
-        if not config:
-            unfinished.append(name)
-        row = {"run": name, "method": (config.get("method") or {}).get("name", ""), "dev metric": None}
-        if values.get("best") is not None:
-            row["dev metric"] = values["metric"].replace("_", " ")
-        for key, column in RESULTS.items():
-            value = values.get(key)
-            row[column] = value if isinstance(value, int | float) else None
-        rows.append(row)
-    for key in AT_THE_END:
-        if all(values.get(key) is None for values in results.values()):
-            for row in rows:
-                del row[RESULTS[key]]
-    notes = _notes(results, unfinished)
-    places = ".2f" if metric_names == {STSB_DEV[1]} else ".4f"
-    formats = {RESULTS[key]: places for key in ("start", "best", "final")}
-    for key in WHOLE_NUMBERS:
-        formats[RESULTS[key]] = ",.0f"
-    table = Table.of_rows("What training came to", rows, formats=formats, notes=notes)
-    return table, _summary(results)
-
-
-def _notes(results: Mapping[str, Mapping[str, Any]], unfinished: Sequence[str]) -> list[str]:
-    """Return the notes below the table of results."""
-    notes = ["Spearman correlations are times 100."]
-    for name, values in results.items():
-        if values.get("collapsed_step") is not None:
-            notes.append(f"{name} {collapse(values['collapsed_step'])}.")
+    for run in runs:
+        point = {"run": run.label, "method": run.record["method"]}
+        summaries += summarize([{**run.record, "point": point}])
+        collapsed = run.record["results"].get("collapsed_step")
+        if collapsed is not None:
+            notes.append(f"{run.label} {collapse(collapsed)}.")
+        if not run.config:
+            unfinished.append(run.label)
     if unfinished:
         notes.append(f"Not finished: {', '.join(unfinished)}.")
-    return notes
+    notes = [*_dev_notes(summaries), *notes]
+    table = sweep_table("What training came to", summaries, notes, OF_SINGLE_RUNS)
+    return Section("Training", table=table, file="training")
 
 
-def _summary(results: Mapping[str, Mapping[str, Any]]) -> str:
+def _dev_notes(summaries: Sequence[Summary]) -> list[str]:
+    """Return the note that names the dev sets of a table."""
+    titles = ", ".join(starmap(dev_label, dev_sets_of(summaries)))
+    if not titles:
+        return []
+    return [f"Scores on dev sets: {titles}."]
+
+
+def _summary(runs: Sequence[TrainingRun]) -> str:
     """Return the sentence on the number of runs, and the best score if all were measured on the same dev set."""
-    summary = "1 training run" if len(results) == 1 else f"{len(results)} training runs"
-    scores = {}
+    scores: dict[str, list[float]] = {}
     dev_sets = set()
-    for name, values in results.items():
-        if values.get("best") is not None:
-            scores[name] = values["best"]
-            dev_sets.add((values.get("name"), values["metric"]))
+    for run in runs:
+        dev = dev_scores(run.record["results"])
+        if dev is not None and dev.best is not None:
+            dev_sets.add((dev.name, dev.metric))
+            scores.setdefault(run.label, []).append(dev.best)
     if len(dev_sets) != 1:
-        return f"{summary}."
-    ((_, metric),) = dev_sets
-    best = max(scores.values())
-    of_runs = ", ".join(name for name, score in scores.items() if score == best)
-    words = metric.replace("_", " ")
-    return f"{summary}: the best score on the dev set is {score_text(metric, best)} ({words}), of {of_runs}."
-
-
-def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the results of a run with the scores on the dev set that decides, before its end those of its metrics."""
-    if results:
-        return with_dev_scores(results)
-    so_far: dict[str, Any] = {"steps": 0}
-    if metrics.steps:
-        so_far["steps"] = metrics.steps[-1]["step"]
-    logged = chain.from_iterable(metrics.evaluations)
-    dev = next((key for key in logged if key.startswith("dev_")), None)
-    if dev is None:
-        return so_far
-    steps, scores = metrics.column(dev)
-    if scores:
-        best = scores.index(max(scores))
-        so_far |= {"start": scores[0], "best": scores[best], "best_step": steps[best]}
-        so_far["metric"] = dev.removeprefix("dev_")
-    return so_far
+        return f"{_count(runs)}."
+    ((name, metric),) = dev_sets
+    means = {label: statistics.fmean(values) for label, values in scores.items()}
+    best = max(means.values())
+    of_systems = ", ".join(label for label, mean in means.items() if mean == best)
+    kind = "score"
+    if len(means) < len(runs):
+        kind = "mean"
+    score = score_text(metric, best)
+    return f"{_count(runs)}: the best {kind} on {dev_label(name, metric)} is {score}, of {of_systems}."

@@ -128,7 +128,7 @@ class Data(Verbs):
 class Analyze(Verbs):
     """Look inside models: the analyses and figures of the papers, for models of one's own.
 
-    Every kind writes a folder: index.html to read, each figure as PNG and SVG
+    Every kind writes a folder: index.html to read, each figure as PDF, PNG and SVG
     with the CSV behind it, each table as CSV, and analysis.json.
 
     \b

@@ -5,7 +5,7 @@ Runs that differ in the seed alone are seeds of one system, whose label says in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,25 +34,32 @@ class Study:
     """The label of the system of each run, by its name."""
 
 
-def study_of(names: Sequence[str]) -> Study:
-    """Return the models that some names stand for: a folder of runs stands for those that have finished.
+def study_of(names: Sequence[str], *, once: bool = False) -> Study:
+    """Return the models that some names stand for.
+
+    A folder of runs stands for those that have finished, and a pattern with ``*`` for the folders that match.
+
+    Args:
+        names: of models, of folders of runs, or patterns.
+        once: refuse any model that is given twice, and not only a run of a folder.
 
     Raises:
-        InputError: if a folder holds runs of which none has finished, or a model is given twice, by itself or as a run
-            of a folder.
+        InputError: if a folder holds runs of which none has finished, or a run of one is given twice.
     """
     models: list[str] = []
     labels: dict[str, str] = {}
     for name in names:
-        runs = _runs_in(name)
+        runs = runs_in(name)
         if not runs:
             models.append(name)
             continue
-        models += list(map(str, runs))
-        labels |= _labels(name, runs)
+        members = list(map(str, runs))
+        models += members
+        of_runs = labels_of(name, list(map(training_of, runs)), labels.values())
+        labels |= dict(zip(members, of_runs, strict=True))
     places = list(map(_place, models))
     for name, place in zip(models, places, strict=True):
-        if places.count(place) > 1:
+        if places.count(place) > 1 and (once or name in labels):
             raise InputError(f"-m {name} is given twice")
     return Study(models, labels)
 
@@ -104,16 +111,24 @@ def run_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _runs_in(name: str) -> list[Path]:
-    """Return the finished runs of a folder; none if it is no folder of runs.
+def run_folders(name: str) -> list[Path]:
+    """Return the runs of a folder, or those that match a pattern, finished or not; none if it is no folder of runs."""
+    folder = Path(name)
+    if not folder.is_dir():
+        pattern = folder.relative_to(folder.anchor) / IDENTITY
+        return sorted(path.parent for path in Path(folder.anchor).glob(str(pattern)))
+    if any((folder / file).exists() for file in MODEL_FILES):
+        return []
+    return sorted(path.parent for path in folder.glob(f"*/{IDENTITY}"))
+
+
+def runs_in(name: str) -> list[Path]:
+    """Return the finished ones of the runs of `run_folders`.
 
     Raises:
-        InputError: if it holds runs of which none has finished.
+        InputError: if there are runs of which none has finished.
     """
-    folder = Path(name)
-    if not folder.is_dir() or any((folder / file).exists() for file in MODEL_FILES):
-        return []
-    runs = sorted(path.parent for path in folder.glob(f"*/{IDENTITY}"))
+    runs = run_folders(name)
     finished = [run for run in runs if (run / WEIGHTS).exists()]
     if runs and not finished:
         raise InputError(f"{name}: none of its {len(runs)} runs has finished; sentcli train ... --resume goes on")
@@ -122,22 +137,28 @@ def _runs_in(name: str) -> list[Path]:
     return finished
 
 
-def _labels(name: str, runs: Sequence[Path]) -> dict[str, str]:
-    """Return the label of each run of a folder: that of the folder, and in what its training differs from others."""
-    facts: list[Mapping[str, Any]] = list(map(training_of, runs))
-    groups = by_training(facts)
-    labels: dict[str, str] = {}
-    for number, group in enumerate(groups, 1):
-        settings = told_apart(facts)[group[0]]
-        parts = []
-        for key, value in settings.items():
-            if key == "method":
-                parts.append(str(value))
-            elif value is not None:
-                parts.append(f"{key} {value}")
-        label = ", ".join(parts) or name
-        if label in labels.values():
+def labels_of(name: str, trainings: Sequence[Mapping[str, Any]], taken: Collection[str] = ()) -> list[str]:
+    """Return the label of each of some runs: in what its training differs from the others, or what they are together.
+
+    Args:
+        name: of the folder or the file with the runs.
+        trainings: what decided each, besides its seed.
+        taken: labels of other systems, which none of these gets.
+    """
+    labels = [name] * len(trainings)
+    settings = told_apart(trainings)
+    used = set(taken)
+    for number, group in enumerate(by_training(trainings), 1):
+        words = []
+        for key, value in settings[group[0]].items():
+            if value is not None:
+                words.append(str(value) if key == "method" else f"{key} {value}")
+        label = ", ".join(words) or name
+        if label in taken:
+            label = f"{name}: {label}"
+        if label in used:
             label = f"{label} ({number})"
+        used.add(label)
         for position in group:
-            labels[str(runs[position])] = label
+            labels[position] = label
     return labels

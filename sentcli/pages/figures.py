@@ -63,6 +63,7 @@ def drawn(figure: Figure, panels: Sequence[str], columns: int) -> Iterator[Canva
     salt: Any = {"svg.hashsalt": f"{figure.name} {list(figure.panels).index(panels[0])}"}
     with mpl.rc_context(salt, style.SHEET), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a page has fonts of its own
+        warnings.filterwarnings("ignore", "constrained_layout not applied")  # legends get their room after the first
         width, height = figure.size
         engine = ConstrainedLayoutEngine(hspace=0, wspace=0)  # they grow with the figure, legend included
         canvas = Canvas(figsize=(width * columns, height * lines), layout=engine)
@@ -74,12 +75,13 @@ def drawn(figure: Figure, panels: Sequence[str], columns: int) -> Iterator[Canva
             if legend is not None:
                 legends.append(legend)
         canvas.draw_without_rendering()  # until then legends and ticks have no size
-        _separate_ticks(canvas)
         if legends:  # with their size panels of a page line up
             tallest = max(legend.get_window_extent().height for legend in legends) / canvas.dpi
             canvas.set_figheight(canvas.get_figheight() + lines * tallest)
+            canvas.draw_without_rendering()
+        _separate_ticks(canvas)
         for text in canvas.findobj(Text):
-            text.set_text(safe(text.get_text()))
+            text.set_text("\n".join(map(safe, text.get_text().split("\n"))))  # legends and titles have several lines
         yield canvas
 
 
@@ -87,13 +89,14 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
     """Draw a panel with its legend below it, and return the legend if there is one."""
     axes = part.subplots()
     panel(axes)
-    axes.set_title(style.short(axes.get_title(loc="left"), 60))
+    width = part.bbox.width / part.figure.dpi
+    axes.set_title(style.wrapped(axes.get_title(loc="left"), 10 * width))  # characters that a line has room for
     handles, labels = axes.get_legend_handles_labels()
-    labels = list(map(style.short, labels))
     if len(labels) < 2:
         return None
-    room = 15 * part.bbox.width / part.figure.dpi  # characters that a line of a legend has room for
-    longest = max(map(len, labels))
+    room = 14 * width
+    labels = [style.wrapped(label, room - 5) for label in labels]
+    longest = max(map(len, "\n".join(labels).split("\n")))
     columns = int(room // (longest + 5))
     columns = max(1, min(len(labels), columns))
     return part.legend(handles, labels, loc="outside lower left", ncols=columns)
@@ -133,7 +136,10 @@ def _touch(axis: Axis) -> bool:
 
 
 def save_figure(figure: Figure, folder: Path) -> None:
-    """Write a figure as PNG and SVG, and its data as CSV, into a folder that exists."""
+    """Write a figure as PNG, SVG and PDF, and its data as CSV, into a folder that exists.
+
+    The PDF has its fonts with it, as TrueType, and its lines as vectors; of many thousand points it has pixels.
+    """
     import numpy as np
 
     with drawn(figure, list(figure.panels), figure.columns) as canvas:
@@ -142,10 +148,13 @@ def save_figure(figure: Figure, folder: Path) -> None:
             if sum(np.shape(cloud.get_offsets())[0] for cloud in clouds) > MANY:
                 for cloud in clouds:
                     cloud.set_rasterized(True)
-        for suffix in (".png", ".svg"):
-            metadata: Any = {"Title": figure.title, "Description": figure.alt}
-            if suffix == ".svg":
-                metadata |= {"Date": None}  # a date would change the bytes
+        title = {"Title": figure.title}
+        about: dict[str, Any] = {  # a date would change the bytes
+            ".png": title | {"Description": figure.alt},
+            ".svg": title | {"Description": figure.alt, "Date": None},
+            ".pdf": title | {"Subject": figure.alt, "CreationDate": None},
+        }
+        for suffix, metadata in about.items():
             canvas.savefig(folder / f"{figure.name}{suffix}", metadata=metadata)
     save_frame(figure.data, folder / f"{figure.name}.csv")
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -134,8 +135,8 @@ def _may_be_joined(first: ModelScores, second: ModelScores) -> bool:
     for key in (*REVISIONS, *DIGESTS):
         if key in choices and key in other_choices and choices[key] != other_choices[key]:
             return False
-    tasks = {task.task for task in first.tasks}
-    return tasks.isdisjoint(task.task for task in second.tasks)
+    name = attrgetter("task")
+    return set(map(name, first.tasks)).isdisjoint(map(name, second.tasks))
 
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ LINE_WIDTH = 0.01
 """The width of a line as a share of the height of its axes."""
 MOST_MARKERS = 60
 """A line with more points than this has no markers."""
+LONGEST_NAME = 300
+"""A legend has at most so many characters of a name."""
 IN_TURNS = "in turns where equal"
 """The entry of a legend that explains lines which lie on each other."""
 VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line"}
@@ -82,7 +85,7 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         look = line(number, markers=len(part) <= MOST_MARKERS)
         if name in turns:
             look |= turns[name]
-        axes.plot(x, part["y"], label=short(name), **look)
+        axes.plot(x, part["y"], label=name, **look)
     if turns:
         axes.plot([], [], linestyle="", label=IN_TURNS)
 
@@ -137,11 +140,16 @@ def line_panels(
         names: of all series, which look the same in all panels; if empty, each panel counts its own series.
         whole: label the x axis with whole numbers only.
     """
+    words = [place for place in data["x"].unique() if isinstance(place, str)]
 
     def draw(panel: str, axes: Axes) -> None:
         own = data[data["panel"] == panel]
         axes.set(**{"title": panel, **panels[panel]})
+        if words:
+            axes.xaxis.update_units(words)  # type: ignore[no-untyped-call]  # the order, where a panel lacks some
         lines(axes, own, names or list(own["series"].unique()))
+        if words:
+            word_ticks(axes, words)
         if whole:
             whole_numbers(axes)
         if axes.get_xscale() == "log":
@@ -158,6 +166,25 @@ def short(name: object, longest: int = 60) -> str:
     if len(text) <= longest:
         return text
     return f"{text[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def word_ticks(axes: Axes, words: Sequence[str]) -> None:
+    """Write a word at each of the first places of the x axis, turned where one is long."""
+    turned: dict[str, Any] = {}
+    if max(map(len, words)) > 4:
+        turned = {"rotation": 45, "ha": "right"}
+    axes.set_xticks(range(len(words)), list(map(short, words)), **turned)
+    axes.xaxis.grid(visible=False)
+
+
+def wrapped(name: object, room: float) -> str:
+    """Return a name on as many lines as it needs; what tells it from others often stands at its end.
+
+    Args:
+        name: of a series or a panel.
+        room: the characters that a line has room for.
+    """
+    return "\n".join(textwrap.wrap(short(name, LONGEST_NAME), max(10, int(room)), break_on_hyphens=False))
 
 
 def whole_numbers(axes: Axes) -> None:

@@ -51,7 +51,7 @@ def weights_notes(systems: Sequence[System]) -> list[str]:
 
 def equal_because(group: Sequence[System]) -> str:
     """Return why the scores of systems are equal, if it is known: a clause that begins with a colon, or nothing."""
-    weights = {_weights_of(system) for system in group}
+    weights = set(map(_weights_of, group))
     if len(weights) > 1 or None in weights:
         return ""
     return f": they have the same weights{_of_start(group)}"
@@ -59,7 +59,7 @@ def equal_because(group: Sequence[System]) -> str:
 
 def _weights_of(system: System) -> str | None:
     """Return the `_identity` that all seeds of a system share, or None if they differ or it is not known."""
-    identities = {_identity(scores) for scores in system.seeds}
+    identities = set(map(_identity, system.seeds))
     if len(identities) > 1:
         return None
     return identities.pop()

@@ -69,6 +69,10 @@ LATEX_SIGNS: dict[str, str | int | None] = {
 LATEX_SIGNS |= {sign: f"\\{sign}" for sign in "{}$&#%_"}
 LIGATURES = re.compile(r"([-,'!?])(?=[-,'`!?])")
 """Signs that TeX would join, such as two hyphens to a dash."""
+DIGEST = re.compile(r"([0-9a-f]{16})(?=[0-9a-f])")
+"""A part of a digest, behind which a line of LaTeX may break; it has no blanks."""
+LATEX_ROWS = 40
+"""More rows than this do not fit on a page of LaTeX, so that a table goes on in another one."""
 
 
 def check_suffix(target: Path) -> None:
@@ -129,8 +133,8 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
         page: the page.
         suffix: one of `PAGE_SUFFIXES`.
         style: whether bold marks and intervals are shown.
-        folder: name of the folder beside the file that has the figures as PNG, without which Markdown and LaTeX leave
-            them out; HTML holds them itself.
+        folder: name of the folder beside the file that has the figures, of which Markdown shows the PNG and LaTeX
+            includes the PDF; without a folder they leave them out. HTML holds the figures itself.
 
     Raises:
         InputError: if LaTeX cannot read from a folder of this name.
@@ -157,6 +161,7 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
         style=style,
         folder=folder,
         lead=lead,
+        most_rows=LATEX_ROWS,
         notes=partial(_table_notes, ranked=ranked if style.bold else "", intervals=bool(style.intervals)),
         levels={1: "section", 2: "subsection", 3: "subsubsection"},
         marks={"": "%s", "best": r"\textbf{%s}", "second": r"\underline{%s}"},
@@ -332,7 +337,8 @@ def _slug(title: str) -> str:
 def latex_text(text: str) -> str:
     """Return text that LaTeX prints as it is."""
     separated = LIGATURES.sub("\\1\0", safe(text))
-    return separated.translate(str.maketrans(LATEX_SIGNS)).replace("\0", "{}")
+    escaped = separated.translate(str.maketrans(LATEX_SIGNS)).replace("\0", "{}")
+    return DIGEST.sub(r"\1\\allowbreak{}", escaped)
 
 
 def markdown_text(text: str) -> str:

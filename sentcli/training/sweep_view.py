@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -15,8 +16,6 @@ from sentcli.table import Table
 from sentcli.training.view import LOG_EVERY, kept_start, loss_text, training
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared
     from sentcli.training.records import Summary
@@ -27,8 +26,12 @@ RESULT_COLUMNS = {
     "senteval_average": "transfer avg",
     "held_out_pearson": "held-out Pearson",
     "held_out_spearman": "held-out Spearman",
+    "held_out_perplexity": "perplexity",
 }
 """The columns of results that only some sweeps have."""
+RANKED = ("best", "sts_average", "senteval_average", "held_out_pearson", "held_out_spearman")
+"""Of these columns the highest mean is marked."""
+WITHOUT_DEVIATION = ("start", "best_step", "steps")
 
 
 class SweepView:
@@ -104,18 +107,26 @@ class SweepView:
         return f"run {number} of {len(self.runs)}, {run.name}"
 
 
-def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
-    """Return a table with mean and standard deviation of each point, and the step of each run's best weights."""
+def sweep_table(
+    title: str,
+    summaries: Sequence[Summary],
+    notes: Sequence[str] = (),
+    more_columns: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
+    """Return a table with mean and standard deviation of each point, and the step of each run's best weights.
+
+    The best mean is marked where all runs were measured on the same dev set.
+
+    Args:
+        title: of the table.
+        summaries: of the points, each a row; means over topics, folds or tasks come last.
+        notes: below the table.
+        more_columns: the heads of further columns, by the keys of results.
+    """
+    from sentcli.training.observer import STSB_DEV, with_dev_scores
     from sentcli.training.records import AVERAGED_OVER, parts_means
 
-    points_with = Counter(chain.from_iterable(summary.point for summary in summaries))
-    keys = []
-    others = []  # these share a column, since a run has few of them
-    for key, count in points_with.items():
-        if count == len(summaries):
-            keys.append(key)
-        else:
-            others.append(key)
+    keys, others = _shared_settings(summaries)
     head = list(keys)
     if others:
         head.append("settings")
@@ -123,22 +134,80 @@ def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] =
     for key, name in RESULT_COLUMNS.items():
         if any(summary.mean.get(key) is not None for summary in summaries):
             columns[key] = name
+    columns |= more_columns
     rows = []
-    for summary in summaries:
-        seeds = []
-        for seed, results in zip(summary.seeds, summary.runs, strict=True):
-            seeds.append(f"{seed}{_mark(results)}")
-        settings = _setting_cells(summary.point, keys, others)
-        numbers = [_mean_and_sd(summary, key) for key in columns]
-        rows.append([*settings, ", ".join(seeds), *numbers])
+    deviations = {}
+    for number, summary in enumerate(summaries):
+        means = {**with_dev_scores(summary.mean), "best_step": _best_steps(summary)}
+        spread = with_dev_scores(summary.sd)
+        rows.append([*_setting_cells(summary.point, keys, others), _seeds(summary), *map(means.get, columns)])
+        for key, name in columns.items():
+            if key not in WITHOUT_DEVIATION and spread.get(key) is not None:
+                deviations[number, name] = spread[key]
     for part in AVERAGED_OVER:
         for mean in parts_means(summaries, part):
             settings = _setting_cells({**mean.point, part: "mean"}, keys, others)
-            texts = {key: f"{number:.2f}" for key, number in mean.numbers.items()}
-            numbers = [texts.get(key, "") for key in columns]
-            rows.append([*settings, "", *numbers])
-    head = head or ["run"]
-    return Table(title, [*head, "seeds", *columns.values()], rows, notes=list(notes))
+            rows.append([*settings, "", *map(mean.numbers.get, columns)])
+    dev_sets = dev_sets_of(summaries)
+    is_spearman = all(metric == STSB_DEV[1] for _, metric in dev_sets)
+    formats = dict.fromkeys(("start", "best dev", "last dev"), ".2f" if is_spearman else ".4f")
+    formats |= dict.fromkeys(more_columns.values(), ",.0f")
+    ranked = [columns[key] for key in RANKED if key in columns]
+    if len(dev_sets) > 1:
+        ranked.remove(columns["best"])
+    return Table(
+        title,
+        [*(head or ["run"]), "seeds", *columns.values()],
+        rows,
+        formats=formats,
+        ranked=ranked,
+        deviations=deviations,
+        published=len(rows) - len(summaries),
+        notes=list(notes),
+    )
+
+
+def _shared_settings(summaries: Sequence[Summary]) -> tuple[list[str], list[str]]:
+    """Return the settings that all points have, and the others, which share a column since a run has few of them."""
+    points_with = Counter(chain.from_iterable(summary.point for summary in summaries))
+    keys = []
+    others = []
+    for key, count in points_with.items():
+        if count == len(summaries):
+            keys.append(key)
+        else:
+            others.append(key)
+    return keys, others
+
+
+def dev_sets_of(summaries: Sequence[Summary]) -> list[tuple[str, str]]:
+    """Return name and metric of each dev set on which weights were chosen."""
+    from sentcli.training.observer import dev_scores
+
+    found = {}
+    for results in chain.from_iterable(summary.runs for summary in summaries):
+        dev = dev_scores(results)
+        if dev is not None:
+            found[dev.name, dev.metric] = dev
+    return list(found)
+
+
+def _seeds(summary: Summary) -> str:
+    """Return the seeds of a point, with a mark behind those whose run did not end as others do."""
+    seeds = []
+    for seed, results in zip(summary.seeds, summary.runs, strict=True):
+        seeds.append(f"{seed}{_mark(results)}")
+    return ", ".join(seeds)
+
+
+def _best_steps(summary: Summary) -> str | None:
+    """Return the step of the best weights of each seed; None without a dev set."""
+    from sentcli.training.observer import with_dev_scores
+
+    steps = [with_dev_scores(run).get("best_step") for run in summary.runs]
+    if None in steps:
+        return None
+    return ", ".join(map(str, steps))
 
 
 def _setting_cells(point: Mapping[str, Any], keys: Sequence[str], others: Sequence[str]) -> list[Any]:
@@ -164,24 +233,3 @@ def _mark(results: Mapping[str, Any]) -> str:
     if results.get("ended_early"):
         return " (ended early)"
     return ""
-
-
-def _mean_and_sd(summary: Summary, key: str) -> str:
-    """Return ``84.02 ± 0.13``; a dash where there is no number."""
-    from sentcli.training.observer import STSB_DEV, dev_scores, score_text, with_dev_scores
-
-    mean = with_dev_scores(summary.mean).get(key)
-    if mean is None:
-        return "-"
-    if key == "best_step":
-        steps = [str(with_dev_scores(run)["best_step"]) for run in summary.runs]
-        return ", ".join(steps)
-    dev = dev_scores(summary.runs[0])
-    metric = STSB_DEV[1]
-    if dev is not None and key in vars(dev):
-        metric = dev.metric
-    text = score_text(metric, mean)
-    deviation = with_dev_scores(summary.sd).get(key)
-    if deviation is not None and key != "start":
-        text += f" ± {score_text(metric, deviation)}"
-    return text

@@ -115,7 +115,7 @@ def evaluate(
     from sentcli.pages.thresholds import find_thresholds
 
     # what the user asks for, checked before anything is encoded
-    study = study_of(model)
+    study = study_of(model, once=True)
     model = study.models
     if draws is not None:
         check_replicates_file(draws, overwrite=overwrite)

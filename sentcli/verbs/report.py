@@ -22,6 +22,7 @@ from sentcli.pages.options import PageOptions
 from sentcli.pages.page import Section
 
 if TYPE_CHECKING:
+    from sentcli.analysis.runs import TrainingRun
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_page import Choices
@@ -67,7 +68,8 @@ def report(
       sentcli report --paper micse
     """  # noqa: D301
     from sentcli.analysis.model_sections import model_sections
-    from sentcli.analysis.run_sections import read_sweeps, run_sections, sweep_section
+    from sentcli.analysis.run_sections import run_sections, study_points, study_sections
+    from sentcli.analysis.runs import model_folders, read_runs, renamed
     from sentcli.evaluation.published import with_titles
     from sentcli.evaluation.score_files import read_scores
     from sentcli.pages.score_page import shown_names
@@ -83,45 +85,78 @@ def report(
     clock = Clock()
     inputs = ReportInputs.of(names)
     inputs.check_kept(targets)
-    page = choices.of_page()
     scores = with_titles(read_scores(inputs.files))
+    runs = read_runs(inputs.runs)
     has_data = data is not None or texts is not None
-    if inputs.models and not (has_data or inputs.runs):
+    if inputs.models and not (has_data or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
     rows = None
     if texts is not None:
         rows = read_rows(texts, text_field)
     models = []
     if has_data:
-        models = named_models(inputs.models, options, rerun=scoring.rerun, reused=[texts])
+        models = named_models([*inputs.models, *model_folders(runs)], options, rerun=scoring.rerun, reused=[texts])
     if data is not None and models:
         scores += _sts_scores(models, data, scoring)
-    sweeps = read_sweeps(inputs.sweeps)
-    if page.tables_only and not (scores or sweeps):
+    runs, page = _grouped(runs, scores, choices.of_page())
+    points = study_points(runs)
+    if page.tables_only and not (scores or points):
         raise InputError(f"--only scores: there are none in {', '.join(names)}")
-    more_sections = [sweep_section(name, points) for name, points in sweeps.items()]
+    more_sections = study_sections(points)
     if not page.tables_only:
-        page = replace(page, more_names=inputs.model_names)
+        own_names = [run.label for run in runs if not run.study]
+        page = replace(page, more_names=tuple(dict.fromkeys([*(model.name for model in models), *own_names])))
         shown = shown_names(scores, page).shown
+        runs = renamed(runs, shown)
         of_runs: list[Section] = []
-        if inputs.runs:
-            of_runs, summary = run_sections(inputs.runs, shown)
+        if runs:
+            of_runs, summary = run_sections(runs)
             page = replace(page, summary=(summary,))
         more_sections += threshold_sections(scores, shown)
         more_sections += model_sections({shown[model.name]: model for model in models}, data, texts, rows)
         more_sections += of_runs
-    return _result(scores, sweeps, targets, page, more_sections, clock)
+    return _result(scores, points, targets, page, more_sections, clock)
+
+
+def _grouped(
+    runs: Sequence[TrainingRun], scores: Sequence[ModelScores], page: Choices
+) -> tuple[list[TrainingRun], Choices]:
+    """Return the runs with the labels of ``--group``, and the page with the systems of the studies as groups of scores.
+
+    Raises:
+        InputError: if a group matches no model, no file and no run.
+    """
+    from sentcli.command.scoring import choices_of
+    from sentcli.evaluation.scores import ModelScores
+    from sentcli.evaluation.studies import Study
+    from sentcli.evaluation.systems import check_patterns
+
+    unscored = {str(run.folder): ModelScores("train", str(run.folder), {}, ()) for run in runs if run.folder}
+    check_patterns(page.groups, [*scores, *unscored.values()])
+    labelled = []
+    labels = {}
+    for run in runs:
+        name = str(run.folder)
+        groups = [group for group in page.groups if name in unscored and group.matches(unscored[name])]
+        if groups:
+            run = replace(run, label=groups[0].label)
+        elif run.study:
+            labels[name] = run.label
+        labelled.append(run)
+    of_scores = [group for group in page.groups if any(map(group.matches, scores))]
+    of_studies = choices_of(Study([], labels), scores).groups
+    return labelled, replace(page, groups=(*of_scores, *of_studies))
 
 
 def _result(
     scores: Sequence[ModelScores],
-    sweeps: Mapping[str, Sequence[Summary]],
+    studies: Mapping[str, Sequence[Summary]],
     targets: Sequence[Path],
     page: Choices,
     more_sections: Sequence[Section],
     clock: Clock,
 ) -> Result:
-    """Write the page of scores and of more sections, and return it with the scores and the points of sweeps."""
+    """Write the page of scores and of more sections, and return it with the scores and the points of studies."""
     from sentcli.evaluation.score_json import model_json
     from sentcli.evaluation.scores import long_rows
     from sentcli.pages.score_page import score_page, write_score_page
@@ -131,7 +166,7 @@ def _result(
     console.note(f"wrote {', '.join(files)}")
     results = {"files": files, "scores": [model_json(of_model) for of_model in scores]}
     points_by_sweep = {}
-    for name, points in sweeps.items():
+    for name, points in studies.items():
         points_by_sweep[name] = [point.to_dict() for point in points]
     if points_by_sweep:
         results["sweeps"] = points_by_sweep
@@ -154,50 +189,37 @@ class ReportInputs:
 
     Attributes:
         files: Files and folders of results.
-        runs: Folders of training runs.
-        sweeps: Folders of sweeps, or their files of results.
-        models: Models, also those of finished runs.
+        runs: Training runs, and what holds several: sweeps, their files of results, folders of runs, patterns of such.
+        models: Models that are no runs.
     """
 
     files: list[Path]
-    runs: list[Path]
-    sweeps: list[Path]
+    runs: list[str]
     models: list[str]
 
     @classmethod
     def of(cls, names: Sequence[str]) -> ReportInputs:
-        """Sort the names of files, runs, sweeps and models; a finished run is a model, too.
+        """Sort the names.
 
         Raises:
             InputError: if one is named twice.
         """
-        from sentcli.analysis.runs import is_run
+        from sentcli.analysis.runs import is_run, is_study
         from sentcli.evaluation.mteb_results import holds_mteb
-        from sentcli.model.spec_files import is_model_folder
-        from sentcli.training.records import RESULTS_FILE
 
         repeated = next((name for name in names if list(names).count(name) > 1), None)
         if repeated is not None:
             raise InputError(f"{repeated} is named twice")
-        inputs = cls([], [], [], [])
+        inputs = cls([], [], [])
         for name in names:
             path = Path(name)
-            if (path.is_file() and path.suffix == ".jsonl") or (path / RESULTS_FILE).is_file():
-                inputs.sweeps.append(path)
+            if is_study(name) or (path.is_dir() and is_run(path)):
+                inputs.runs.append(name)
             elif path.is_file() or path.suffix == ".json" or (path.is_dir() and holds_mteb(path)):
                 inputs.files.append(path)
-            elif path.is_dir() and is_run(path):
-                inputs.runs.append(path)
-                if is_model_folder(path):
-                    inputs.models.append(name)
             else:
                 inputs.models.append(name)
         return inputs
-
-    @property
-    def model_names(self) -> tuple[str, ...]:
-        """The names of models and runs, each once."""
-        return tuple(dict.fromkeys([*self.models, *map(str, self.runs)]))
 
     def check_kept(self, targets: Sequence[Path]) -> None:
         """Refuse to replace a file of results by a page.

@@ -3,14 +3,16 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sentcli.analysis.curves import mean_lines
 from sentcli.analysis.objectives.groups import divisors_of, group_spectra
-from sentcli.analysis.objectives.terms import read_terms
-from sentcli.analysis.runs import thinned
+from sentcli.analysis.objectives.terms import terms_of
+from sentcli.analysis.runs import read_runs
 from sentcli.errors import InputError
 from sentcli.objectives.whitening import shuffled_group_whitening
 
@@ -40,49 +42,54 @@ def steps(count, every=2):
     return lines
 
 
+def terms(folder):
+    return terms_of(read_runs([folder])[0])
+
+
 def test_terms_with_weights_and_shares(tmp_path):
-    found = read_terms(write_run(tmp_path / "run", steps(6)))
-    contrastive, ami = found.terms
-    assert (contrastive.name, contrastive.weight, ami.name, ami.weight) == ("contrastive", 1.0, "ami", 0.0025)
-    assert contrastive.steps == (1, 2, 3, 4, 5, 6)
-    assert contrastive.values == tuple(1 / step for step in range(1, 7))
-    assert ami.share_steps == (1, 2, 4, 6)
-    assert ami.mean_share == pytest.approx(np.mean([0.1, 0.1 / 2, 0.1 / 4, 0.1 / 6]))
+    found = terms(write_run(tmp_path / "run", steps(6)))
+    contrastive, ami = found.to_dict()["terms"].values()
+    assert dict(found.weights) == {"contrastive": 1.0, "ami": 0.0025}
+    assert (contrastive["first"], contrastive["last"]) == (1, 1 / 6)
+    assert ami["share_steps"] == [1, 2, 4, 6]
+    assert ami["mean_share"] == pytest.approx(np.mean([0.1, 0.1 / 2, 0.1 / 4, 0.1 / 6]))
     assert (found.steps, found.finished, found.measured, found.groups) == (6, True, True, 16)
 
 
 def test_a_run_that_goes_on(tmp_path):
-    found = read_terms(write_run(tmp_path / "run", steps(3), finished=False))
+    found = terms(write_run(tmp_path / "run", steps(3), finished=False))
     assert (found.steps, found.finished) == (3, False)
-    assert found.terms[1].weight == 0.0025, "run.json says it"
+    assert found.weights["ami"] == 0.0025, "run.json says it"
 
 
 def test_shares_of_nothing(tmp_path):
     lines = [{key: value for key, value in line.items() if not key.startswith("share_")} for line in steps(4)]
-    found = read_terms(write_run(tmp_path / "run", lines))
+    found = terms(write_run(tmp_path / "run", lines))
     assert not found.measured
-    assert found.terms[0].mean_share is None
+    assert found.to_dict()["terms"]["contrastive"]["mean_share"] is None
 
 
 def test_a_loss_that_was_not_finite_is_left_out(tmp_path):
     lines = steps(4)
-    lines[2]["ami"] = None  # what the log holds for NaN
-    assert read_terms(write_run(tmp_path / "run", lines)).terms[1].steps == (1, 3, 4)
+    lines[4]["ami"] = None  # what the log holds for NaN
+    lines[3]["ami"] = -0.25
+    assert terms(write_run(tmp_path / "run", lines)).to_dict()["terms"]["ami"]["last"] == -0.25
 
 
 def test_a_run_before_its_first_step(tmp_path):
     with pytest.raises(InputError, match=f"{tmp_path}/run "):
-        read_terms(write_run(tmp_path / "run", steps(0), finished=False))
+        terms(write_run(tmp_path / "run", steps(0), finished=False))
 
 
 @given(st.integers(1, 50), st.integers(1, 20))
 def test_thinned_curves_keep_the_mean(count, most):
-    numbers, values = tuple(range(1, count + 1)), tuple(float(i % 7) for i in range(count))
-    few, means = thinned(numbers, values, most)
-    assert len(few) == len(means) == min(count, most)
-    assert few[-1] == count
-    sizes = np.diff([0, *few])
-    assert np.average(means, weights=sizes) == pytest.approx(np.mean(values))
+    values = [float(i % 7) for i in range(count)]
+    lines = pd.DataFrame({"panel": "p", "series": "s", "x": range(1, count + 1), "value": values})
+    thin = mean_lines(lines, most)
+    assert len(thin) == min(count, most)
+    assert thin["x"].iloc[-1] == count
+    sizes = np.diff([0, *thin["x"]])
+    assert np.average(thin["y"], weights=sizes) == pytest.approx(np.mean(values))
 
 
 def vectors(rows=300, width=24):

@@ -63,12 +63,9 @@ def test_a_run_is_given_once_whatever_scores_it(invoke, pairs, make_set, tiny_be
         ("retrieve", "--in-domain", pairs),
         ("evaluate", pairs),
     ):
-        for twice in (
-            ("-m", study, "-m", study / "a"),
-            ("-m", "runs/a", "-m", study / "a"),
-            ("-m", study, "-m", study),
-        ):
+        for twice in (("-m", study, "-m", study / "a"), ("-m", study, "-m", study)):
             assert "a is given twice" in invoke(*command, *twice, check=2).stderr, command
+    assert "a is given twice" in invoke("evaluate", pairs, "-m", "runs/a", "-m", study / "a", check=2).stderr
 
 
 def test_runs_that_have_not_finished_are_left_out(study, capsys):
@@ -86,3 +83,23 @@ def test_a_study_of_one_training_has_the_name_of_its_folder(study):
     for run in study.glob("*0.003*"):
         (run / "run.json").unlink()
     assert set(study_of([str(study)]).labels.values()) == {str(study)}
+
+
+def test_a_pattern_stands_for_the_runs_that_match(study):
+    some = study_of([f"{study}/*0.003*"])
+    assert some.models == list(map(str, sorted(study.glob("*0.003*"))))
+    assert set(some.labels.values()) == {f"{study}/*0.003*"}
+
+
+def test_systems_of_two_folders_have_different_labels(study, tmp_path):
+    """Both folders have a rate of 0.001, and the other settings of these differ."""
+    other = tmp_path / "other"
+    for run in study.glob("learning*"):
+        (other / run.name).mkdir(parents=True)
+        for file in ("model.safetensors", "sentcli.json"):
+            (other / run.name / file).symlink_to(run / file)
+        identity = json.loads((run / "run.json").read_text())
+        identity["settings"]["weight_decay"] = 0.5
+        (other / run.name / "run.json").write_text(json.dumps(identity))
+    labels = study_of([str(study), str(other)]).labels
+    assert len(set(labels.values())) == 4, "runs of different trainings were seeds of one system"

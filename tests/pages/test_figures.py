@@ -48,6 +48,15 @@ def test_files_hold_what_is_drawn(tmp_path):
     assert [float(row["high"]) - float(row["low"]) for row in rows] == pytest.approx([0.2] * 4)
 
 
+def test_a_pdf_is_of_vectors_and_has_its_fonts(tmp_path):
+    save_figure(figure(), tmp_path)
+    pdf = (tmp_path / "both.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-") and b"/Subtype /Image" not in pdf
+    assert b"/FontFile2" in pdf, "fonts are embedded as TrueType"
+    fonts = set(re.findall(rb"/Subtype /(Type\d|TrueType|CIDFontType\d)", pdf))
+    assert b"Type3" not in fonts and b"CIDFontType2" in fonts
+
+
 @pytest.mark.slow
 def test_the_same_figure_has_the_same_bytes(tmp_path):
     for name in ("one", "two"):
@@ -84,6 +93,26 @@ def test_a_long_legend_takes_no_room_from_the_plot():
             canvas.draw_without_rendering()
             heights.append(canvas.axes[0].get_window_extent().height)
     assert heights[1] > 0.95 * heights[0]
+
+
+@pytest.mark.parametrize("count", [2, 5, 12])
+def test_legends_and_titles_show_long_names_whole(count):
+    """What tells a setting from others stands at the end of its name, which was cut."""
+    names = [
+        f"method-{n}, learning_rate 3e-05, contrastive.temperature 0.05, max_steps 1000, seed {n}" for n in range(count)
+    ]
+    rows = [("p", name, x, x * number) for number, name in enumerate(names) for x in (0, 1)]
+    data = pd.DataFrame(rows, columns=["panel", "series", "x", "y"])
+    title = "a panel whose title names the task and the settings of the system that it shows"
+    panels = style.line_panels(data, {"p": {"title": title}}, names)
+    with drawn(Figure("f", "t", panels, data, ""), ["p"], 1) as canvas:
+        canvas.draw_without_rendering()
+        whole = canvas.bbox
+        texts = [*canvas.subfigs[0].legends[0].get_texts(), canvas.axes[0]._left_title]
+        assert [" ".join(text.get_text().split()) for text in texts] == [*names, title]
+        for text in texts:
+            box = text.get_window_extent()
+            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= whole.width and box.y1 <= whole.height
 
 
 def test_a_logarithmic_axis_has_plain_numbers():

@@ -163,6 +163,29 @@ def test_markdown_shows_text_as_it_is(text):
     assert cell.split() == safe(text).split()
 
 
+def assert_balanced(latex):
+    """Braces and environments close in order, and no dollar is left alone."""
+    bare = re.sub(r"\\[\\{}$&#%_]", "", latex)
+    depth = 0
+    for sign in re.findall("[{}]", bare):
+        depth += 1 if sign == "{" else -1
+        assert depth >= 0
+    assert depth == 0 and bare.count("$") % 2 == 0
+    open_environments = []
+    for kind, name in re.findall(r"\\(begin|end){(\w+)}", latex):
+        if kind == "begin":
+            open_environments.append(name)
+        else:
+            assert open_environments.pop() == name
+    assert not open_environments
+
+
+@examples(300)
+@given(st.text("_&%#${}~^\\-'` ab", min_size=1, max_size=20).filter(str.strip))
+def test_latex_is_balanced_whatever_the_names_hold(name):
+    assert_balanced(render(page(name, plot(name)), ".tex", Style(intervals=True), folder="figures").split("\n", 1)[1])
+
+
 def plot(name):
     def draw(axes):
         axes.plot([0, 1], [0, 1], label=name)
@@ -190,7 +213,8 @@ def test_a_page_survives_any_name(name):
     assert not set("<>&") & set(data) and json.loads(data)["0"]["groups"] == [safe(name)]
     assert parsed.tables[0][1][0] == safe(name)
     render(made, ".md", folder="figures")
-    render(made, ".tex", folder="figures")
+    latex = render(made, ".tex", Style(intervals=True), folder="figures")
+    assert_balanced(latex.split("\n", 1)[1])  # the first line is a comment
 
 
 def test_latex_has_as_many_cells_as_columns():
@@ -205,9 +229,20 @@ def test_latex_has_as_many_cells_as_columns():
     assert text.count(r"\midrule") == 3, "published rows are set apart"
 
 
+def test_a_table_of_latex_that_is_longer_than_a_page_goes_on_in_another_one():
+    rows = [[f"setting {number}", "0123456789abcdef" * 4] for number in range(90)]
+    table = Table("Configuration", ["setting", "value"], rows, notes=("Once.",), wide=("value",))
+    text = render(Page("p", (Section("s", table=table), Section("t", table=Table("u", ["x"], [])))), ".tex")
+    assert_balanced(text.split("\n", 1)[1])
+    parts = text.split(r"\begin{table}")[1:4]
+    assert [len(re.findall(r"setting \d", part)) for part in parts] == [40, 40, 10]
+    assert text.count("(continued)") == 2 and text.count("Once.") == 1 and text.count(r"\label{") == 2
+    assert r"0123456789abcdef\allowbreak{}0123456789abcdef" in text, "a line may break in a digest"
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles(tmp_path):
-    (tmp_path / "report.tex").write_text(render(page(NASTY), ".tex", Style(intervals=True)), "utf-8")
+    write_page(page(NASTY, plot(NASTY)), tmp_path / "report.tex", Style(intervals=True))
     document = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}\input{report}\end{document}"
     (tmp_path / "main.tex").write_text(document, "utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
@@ -219,7 +254,7 @@ def test_figures_stand_beside_markdown_and_latex(tmp_path):
     for name in ("a.md", "b.tex", "c.HTML"):
         write_page(page(figure=plot("p")), tmp_path / name)
     names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    figures = {f"{stem}-figures/plot{end}" for stem in "ab" for end in (".png", ".svg", ".csv")}
+    figures = {f"{stem}-figures/plot{end}" for stem in "ab" for end in (".png", ".svg", ".pdf", ".csv")}
     assert names == {"a.md", "b.tex", "c.HTML"} | figures
     assert "](<a-figures/plot.png>)" in (tmp_path / "a.md").read_text("utf-8")
     with pytest.raises(InputError, match=r"d\.pdf.*\.html, \.md, \.tex"):

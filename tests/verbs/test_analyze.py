@@ -157,6 +157,7 @@ def bad(tmp_path, name):
     np.save(tmp_path / "nan.npy", np.full((20, 2), np.nan))
     np.save(tmp_path / "short.npy", np.zeros((9, 2)))
     (tmp_path / "torn.npy").write_bytes(b"\x93NUMPY")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
     return {
@@ -171,6 +172,7 @@ def bad(tmp_path, name):
         "torn": [tmp_path / "torn.npy"],
         "no metrics": [tmp_path / "run"],
         "folder": [tmp_path],
+        "empty": [tmp_path / "empty"],
         "above": ["-m", "MODEL", "--texts", few, "--positives-above", "x"],
         "twice": ["-m", "MODEL", "-m", "MODEL", "--data", "DATA"],
     }[name]
@@ -189,7 +191,8 @@ def bad(tmp_path, name):
         "short": r"/short\.npy: 9 .*10",
         "torn": r"/torn\.npy: .*NumPy",
         "no metrics": r"/run .*metrics\.jsonl",
-        "folder": r"metrics\.jsonl.*manifest\.json",
+        "folder": r"none of its 1 runs has finished",
+        "empty": r"metrics\.jsonl.*manifest\.json",
         "above": "--positives-above x: .*all",
         "twice": "/tiny-bert ",
     }.items(),

@@ -99,7 +99,11 @@ def test_runs_with_a_dev_set_of_their_own_are_drawn_and_summed_up(invoke, runs, 
     assert "second" in summary and "0.7500" in summary and "average precision" in summary
     assert "Spearman × 100" not in page and "| 0.7500 |" in page
     drawn = next(tmp_path.rglob("training-curves.csv")).read_text().splitlines()
-    assert [line.split(",")[1:] for line in drawn[1:]] == [["second", "0", "0.5"], ["second", "4", "0.75"]]
+    assert drawn[0] == "panel,series,x,y,sd,runs,low,high"
+    assert [line.split(",")[1:6] for line in drawn[1:]] == [
+        ["second", "0", "0.5", "", "1"],
+        ["second", "4", "0.75", "", "1"],
+    ]
     html = (tmp_path / "a.html").read_text("utf-8")
     assert "<svg" in html.split("While training")[1].split("</figure>")[0]
     (told,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', html, re.DOTALL)
@@ -233,7 +237,7 @@ def test_scores_alone_are_one_table_for_another_document(invoke, write, tmp_path
         assert "/home" not in text and "sentcli" not in text and "78.99" in text
     run = tmp_path / "run"
     run.mkdir()
-    (run / "metrics.jsonl").write_text("")
+    (run / "metrics.jsonl").write_text('{"step": 0, "dev_spearman": 50.0}\n')
     assert "--only scores" in invoke("report", run, "-o", tmp_path / "x.tex", "--only", "scores", check=2).stderr
 
 
@@ -247,7 +251,7 @@ def test_a_sweep_is_its_table(invoke, tmp_path):
         invoke("report", given, "-o", tmp_path / name, check=0)
         pages.append((tmp_path / name).read_text("utf-8"))
     assert pages[0] == pages[1]
-    assert "Sweep rates" in pages[0] and "| simcse | 6e-05 |" in pages[0]
+    assert "Study rates" in pages[0] and "| simcse | 6e-05 |" in pages[0]
     done = invoke("report", folder, "-o", tmp_path / "c.tex", "--only", "scores", "--json", "-", check=0)
     assert (tmp_path / "c.tex").read_text("utf-8").count("85.09") == 2
     assert [point["point"] for point in json.loads(done.stdout)["results"]["sweeps"]["rates"]][:1] == [

@@ -85,22 +85,24 @@ def attention(
       sentcli analyze attention -m minilm --trees treebank.conllu --limit 2000 -o trees
     """  # noqa: D301
     from sentcli.analysis.attention.sections import histograms, sections
+    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
-    if not model:
+    names = study_of(model or []).models
+    if not names:
         raise InputError("give models: -m")
     inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit, options.seed), trees, options)
-    short = short_names(model).shown
+    short = short_names(names).shown
     pairs = {}
     figures = []
     reports = []
-    for number, evaluated in enumerate(named_models(model, load), 1):
+    for number, evaluated in enumerate(named_models(names, load), 1):
         name = short[evaluated.name]
         pairs[name], slices, report = inputs.measure(evaluated)
         reports.append(report)
         title = "One sentence"
         file = "attention-views"
-        if len(model) > 1:
+        if len(names) > 1:
             title += f": {name}"
             file += f"-{number}"
         figure = histograms(name, slices, file, report.results["sentence"])

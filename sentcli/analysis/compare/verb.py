@@ -59,10 +59,11 @@ def compare(
     """  # noqa: D301
     from sentcli.analysis.compare.neighbourhoods import compare as compare_vectors
     from sentcli.analysis.compare.sections import ComparedNeighbours
+    from sentcli.evaluation.studies import study_of
     from sentcli.search.vector_file import holds_vectors
 
     check_folder(output, overwrite=overwrite)
-    names = [*(sides or []), *(model or [])]
+    names = study_of([*(sides or []), *(model or [])]).models
     if len(names) != 2:
         raise InputError(f"compare needs two models or vectors, and {len(names)} were given: A B, or -m A -m B")
     check_distinct(names)

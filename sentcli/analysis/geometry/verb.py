@@ -36,7 +36,7 @@ from sentcli.pages.names import short_names
 from sentcli.pages.page import Section
 
 if TYPE_CHECKING:
-    from sentcli.analysis.runs import RunMetrics
+    from sentcli.analysis.runs import TrainingRun
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts_pairs import Pairs
 
@@ -69,7 +69,7 @@ def geometry(
     of train --log-geometry show both over the steps (WhitenedCSE, fig. 3).
 
     Args:
-        paths: Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode.
+        paths: Training runs, sweeps or folders of runs, whose curves are drawn too; or vectors: .npy, encode's folder.
         positives_above: Pairs with a higher gold score are the positives of alignment; all takes every pair.
         neighbours: Nearest neighbours that hubness counts.
         sts: Score the seven STS tasks of --data, for the colours.
@@ -82,16 +82,17 @@ def geometry(
       sentcli analyze geometry -m minilm --texts sentences.txt --pairs pairs.tsv --positives-above 0.8 -o own
     """  # noqa: D301
     from sentcli.analysis.geometry.sections import sections
-    from sentcli.analysis.runs import is_run, read_metrics
-    from sentcli.model.spec_files import is_model_folder
+    from sentcli.analysis.runs import is_run, is_study, model_folders, read_runs, renamed
+    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
     above = _least_gold(positives_above)
-    runs = {str(path): read_metrics(path) for path in paths or [] if is_run(path)}
-    stored = {str(path): stored_vectors(path) for path in paths or [] if str(path) not in runs}
-    names = list(model or [])
+    of_runs = [path for path in paths or [] if is_run(path) or is_study(path)]
+    runs = read_runs(of_runs)
+    stored = {str(path): stored_vectors(path) for path in paths or [] if path not in of_runs}
+    names = study_of(model or []).models
     if data or pairs or texts:
-        names += [run for run in runs if is_model_folder(Path(run))]
+        names += model_folders(runs)
     tasks = read_stsb(data, pairs, split) if data or pairs else {}
     rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
     if model and not (tasks or rows):
@@ -104,27 +105,28 @@ def geometry(
     records = [inputs.of_model(evaluated) for evaluated in models]
     for name, vectors in stored.items():
         records.append(inputs.of_vectors(name, Clock(), vectors))
-    all_names = dict.fromkeys([*names, *stored, *runs])
+    all_names = dict.fromkeys([*names, *stored, *(run.label for run in runs)])
     labels = short_names(list(all_names)).shown
     measured = {labels[record.model]: record.results for record in records}
     page_sections = sections(measured, inputs.description)
-    for name, run in runs.items():
+    for run in runs:
         _warn_of_missing_curves(run)
-        if name not in names:
-            evaluations = {"evaluations": list(run.evaluations)}
-            records.append(analysis_record(name, {"kind": "geometry"}, evaluations, Clock()))
-    evaluated_runs = {labels[name]: run for name, run in runs.items() if run.evaluations}
-    if evaluated_runs:
-        page_sections.append(Section("While training", figure=training_curves(evaluated_runs)))
+        if run.metrics and str(run.folder) not in names:
+            evaluations = {"evaluations": list(run.metrics.evaluations)}
+            records.append(analysis_record(str(run.folder), {"kind": "geometry"}, evaluations, Clock()))
+    curves = training_curves(renamed(runs, labels))
+    if curves is not None:
+        page_sections.append(Section("While training", figure=curves))
     return write_folder("geometry", output, page_sections, records)
 
 
-def _warn_of_missing_curves(run: RunMetrics) -> None:
+def _warn_of_missing_curves(run: TrainingRun) -> None:
     """Warn if a run logged no evaluations, or no alignment and uniformity."""
-    if not run.evaluations:
-        console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
-    elif not run.column("uniformity")[0]:
-        console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
+    metrics = run.metrics
+    if metrics is None or not metrics.evaluations:
+        console.warn(f"{run.record['run']} has no evaluation: train with --eval-data for curves")
+    elif not metrics.column("uniformity")[0]:
+        console.warn(f"{metrics.name} logged no alignment and uniformity: train with --log-geometry for those curves")
 
 
 def _least_gold(positives_above: str) -> float | None:

@@ -75,13 +75,14 @@ def map_(
     from sentcli.analysis.map.maps import Maps
     from sentcli.analysis.map.sections import sections
     from sentcli.analysis.map.whitening import Whitening
+    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = None
     if whiten is not None:
         whitening = Whitening.parse(whiten)
-    models = named_models(model or [], load, rerun=rerun, reused=[texts])
+    models = named_models(study_of(model or []).models, load, rerun=rerun, reused=[texts])
     inputs = read_map_texts(texts, text_field, id_field, label_field, limit, seed)
     if not models and inputs.vectors is None:
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
@@ -93,7 +94,7 @@ def map_(
     if len(inputs.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {title} has only {len(inputs.texts)} distinct texts")
     maps = Maps(inputs, settings, whitening)
-    names = short_names(model or []).shown
+    names = short_names(evaluated.name for evaluated in models).shown
     records_by_name = {}
     if inputs.vectors is not None and not any(evaluated.has_made(texts) for evaluated in models):
         file_name = Path(title).name

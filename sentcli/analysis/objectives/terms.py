@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,13 +11,13 @@ import pandas as pd
 from annotated_types import Ge
 from pydantic import BaseModel, StrictInt
 
-from sentcli.analysis.runs import RunMethod, RunMetrics, read_config, read_metrics, thinned
+from sentcli.analysis.curves import STEP, logged_values, mean_lines, run_figure
+from sentcli.analysis.runs import RunMetrics, TrainingRun
 from sentcli.errors import InputError
-from sentcli.io.forms import Number, checked, read_json
+from sentcli.io.forms import Number, checked
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.training.records import IDENTITY_FILE
 
 SHARE = "share_"
 OTHERS = ("step", "loss", "spread", "learning_rate", "grad_norm", "sentences_per_second")
@@ -35,157 +35,122 @@ class MethodSection(BaseModel):
 
 
 @dataclass(frozen=True)
-class Term:
-    """One objective of a run."""
-
-    name: str
-    weight: float | None
-    """The weight of the objective in the loss; None if the run's files do not have it."""
-    steps: tuple[int, ...]
-    values: tuple[float, ...]
-    """The unweighted value at each of `steps`."""
-    share_steps: tuple[int, ...]
-    shares: tuple[float, ...]
-    """The norm of the weighted term's gradient at the encoder over the sum of all terms' norms, at `share_steps`."""
-
-    @property
-    def mean_share(self) -> float | None:
-        """The mean of `shares`; None if there are none."""
-        if not self.shares:
-            return None
-        return float(np.mean(self.shares))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        first = last = None
-        if self.values:
-            first = self.values[0]
-            last = self.values[-1]
-        return {
-            "weight": self.weight,
-            "mean_share": self.mean_share,
-            "share_steps": list(self.share_steps),
-            "shares": list(self.shares),
-            "first": first,
-            "last": last,
-        }
-
-
-@dataclass(frozen=True)
 class LossTerms:
     """The loss terms of one run."""
 
-    terms: tuple[Term, ...]
-    steps: int
-    """The last step that was logged."""
+    metrics: RunMetrics
     finished: bool
+    weights: Mapping[str, float | None]
+    """The weight of each term in the loss, in the order of the log; None if the run's files do not have it."""
     groups: int | None = None
     """The number of groups that its head whitens; 0 for groups of two columns, None if it whitens no groups."""
 
     @property
+    def steps(self) -> int:
+        """The last step that was logged."""
+        return int(self.metrics.steps[-1]["step"])
+
+    @property
     def measured(self) -> bool:
         """Whether the shares of several terms were logged."""
-        return len(self.terms) > 1 and any(term.shares for term in self.terms)
+        return len(self.weights) > 1 and any(self.metrics.column(f"{SHARE}{name}")[0] for name in self.weights)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "steps": self.steps,
-            "finished": self.finished,
-            "terms": {term.name: term.to_dict() for term in self.terms},
-        }
+        """Return the JSON form.
+
+        Of each term that are its weight, its first and last unweighted value, and its shares of the gradient: the norm
+        of the weighted term's gradient at the encoder over the sum of all terms' norms.
+        """
+        terms = {}
+        for name, weight in self.weights.items():
+            _, values = self.metrics.column(name)
+            share_steps, shares = self.metrics.column(f"{SHARE}{name}")
+            term: dict[str, Any] = {"weight": weight, "mean_share": None, "share_steps": share_steps, "shares": shares}
+            if shares:
+                term["mean_share"] = float(np.mean(shares))
+            first = last = None
+            if values:
+                first = values[0]
+                last = values[-1]
+            terms[name] = {**term, "first": first, "last": last}
+        return {"steps": self.steps, "finished": self.finished, "terms": terms}
 
 
-def read_terms(folder: Path) -> LossTerms:
-    """Read the terms of a run, finished or not.
+def terms_of(run: TrainingRun) -> LossTerms:
+    """Return the terms of a run, finished or not.
 
     Raises:
         InputError: if it has no log, or has not made a step; DataError for damaged files.
     """
-    metrics = read_metrics(folder)
-    if not metrics.steps:
-        raise InputError(f"{folder} has not logged an optimiser step yet")
-    config = read_config(folder)
-    finished = bool(config)
-    if not finished and (folder / IDENTITY_FILE).is_file():
-        config = read_json(folder / IDENTITY_FILE)
-    sections = _method_sections(config, folder)
-    terms = []
-    for name in _term_names(metrics):
-        steps, values = metrics.column(name, metrics.steps)
-        share_steps, shares = metrics.column(f"{SHARE}{name}", metrics.steps)
-        term = Term(
-            name=name,
-            weight=sections.get(name, {}).get("weight"),
-            steps=tuple(steps),
-            values=tuple(values),
-            share_steps=tuple(share_steps),
-            shares=tuple(shares),
-        )
-        terms.append(term)
+    metrics = run.metrics
+    if metrics is None or not metrics.steps:
+        raise InputError(f"{run.folder} has not logged an optimiser step yet")
+    sections = {}
+    for name, section in run.record["identity"]["method"].items():
+        if isinstance(section, dict):
+            checked(MethodSection, section, f"{run.folder}: method.{name}")
+            sections[name] = section
+    names: dict[str, None] = {}
+    for line in metrics.steps:
+        names |= dict.fromkeys(line)
+    weights = {}
+    for name in names:
+        if name not in OTHERS and not name.startswith(SHARE):
+            weights[name] = sections.get(name, {}).get("weight")
     groups = None
     head = sections.get("head", {})
     if head.get("kind") in GROUPED:
         groups = head.get("num_groups", 0)
-    return LossTerms(tuple(terms), metrics.steps[-1]["step"], finished, groups)
+    return LossTerms(metrics, bool(run.config), weights, groups)
 
 
-def _method_sections(config: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the sections of a run's method, such as its objectives and its head, from its configuration.
-
-    Raises:
-        DataError: if one of them is of another form.
-    """
-    sections = {}
-    for name, section in checked(RunMethod, config, folder).method.items():
-        if isinstance(section, dict):
-            checked(MethodSection, section, f"{folder}: method.{name}")
-            sections[name] = section
-    return sections
-
-
-def _term_names(metrics: RunMetrics) -> list[str]:
-    """Return the names of the terms of a run's loss, in the order of its log."""
-    names: dict[str, None] = {}
-    for line in metrics.steps:
-        names |= dict.fromkeys(line)
-    return [name for name in names if name not in OTHERS and not name.startswith(SHARE)]
-
-
-STEP = "optimiser step"
-
-
-def term_sections(runs: dict[str, LossTerms]) -> list[Section]:
-    """Return tables and figures of the loss terms of runs by their short names."""
-    if not runs:
+def term_sections(runs: Sequence[TrainingRun]) -> list[Section]:
+    """Return tables and figures of the loss terms of runs, as means over the seeds of a system."""
+    trained = [run for run in runs if run.metrics is not None and run.metrics.steps]
+    if not trained:
         return []
-    sections = [Section("Terms of the loss", table=_terms_table(runs), file="terms")]
-    if any(run.measured for run in runs.values()):
-        sections.append(Section("Shares of the gradient", figure=_shares_figure(runs)))
-    return [*sections, Section("Terms over the steps", figure=_terms_figure(runs))]
+    terms = {run.label: terms_of(run) for run in trained}
+    labels: dict[str, str] = {}
+    panels: dict[str, str] = {}
+    of_shares: dict[str, str] = {}
+    measured = []
+    for label, of_run in terms.items():
+        if of_run.measured:
+            measured.append(label)
+        for name in of_run.weights:
+            labels[name] = f"{name} (unweighted)"
+            panels[name] = name
+            of_shares[f"{SHARE}{name}"] = name
+    shares = logged_values(trained, of_shares)
+    table = _terms_table(terms, logged_values(trained, panels), shares)
+    sections = [Section("Terms of the loss", table=table, file="terms")]
+    if measured:
+        sections.append(Section("Shares of the gradient", figure=_shares_figure(shares, measured)))
+    figure = run_figure("loss-terms", "Terms of the loss over the steps", trained, labels, labels.values())
+    return [*sections, Section("Terms over the steps", figure=figure)]
 
 
-def _terms_table(runs: dict[str, LossTerms]) -> Table:
-    """Return a row for each term of each run."""
+def _terms_table(terms: Mapping[str, LossTerms], values: pd.DataFrame, shares: pd.DataFrame) -> Table:
+    """Return a row for each term of each system, given the terms of one of its runs, and what all of them logged."""
     rows = []
-    for name, run in runs.items():
-        for term in run.terms:
-            tenth = max(1, len(term.values) // 10)
-            shares = 100 * pd.Series(term.shares, dtype=float)
-            values = pd.Series(term.values, dtype=float)
-            rows.append(
-                {
-                    "run": name,
-                    "term": term.name,
-                    "weight": term.weight,
-                    "share %": shares.mean(),
-                    "least %": shares.min(),
-                    "greatest %": shares.max(),
-                    "measured": len(shares),
-                    "term, first steps": values[:tenth].mean(),
-                    "term, last steps": values[-tenth:].mean(),
-                }
-            )
+    for (system, name), logged in values.groupby(["series", "panel"], sort=False):
+        in_order = logged.sort_values("x", kind="stable")["value"]
+        tenth = max(1, len(in_order) // 10)
+        of_system = shares[shares["series"] == system]
+        percent = 100 * of_system.loc[of_system["panel"] == name, "value"]
+        rows.append(
+            {
+                "run": system,
+                "term": name,
+                "weight": terms[system].weights.get(name),
+                "share %": percent.mean(),
+                "least %": percent.min(),
+                "greatest %": percent.max(),
+                "measured": len(percent),
+                "term, first steps": in_order[:tenth].mean(),
+                "term, last steps": in_order[-tenth:].mean(),
+            }
+        )
     formats = {"weight": "g", "term, first steps": ".4g", "term, last steps": ".4g"}
     note = (
         "Share: norm of the weighted term's gradient at the encoder over the sum of these norms, the mean of the steps "
@@ -194,54 +159,17 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
     return Table.of_frame("Terms of the loss", pd.DataFrame(rows), formats=formats, number=".3g", notes=(note,))
 
 
-def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
-    """Return the shares of the terms over the steps, a panel for each run that measured them."""
-    parts = []
+def _shares_figure(shares: pd.DataFrame, systems: Sequence[str]) -> Figure:
+    """Return the shares of the terms over the steps, a panel for each of the systems that measured them."""
+    by_system = shares.rename(columns={"panel": "series", "series": "panel"})
+    by_system = by_system[by_system["panel"].isin(systems)]
+    values = by_system["value"]
+    percent = 100 * values.where(values > 0)  # the axis is logarithmic
+    data = mean_lines(by_system.assign(value=percent))
     about = []
-    axes = {}
-    for name, run in runs.items():
-        if not run.measured:
-            continue
-        means = []
-        for term in run.terms:
-            shares = pd.Series(term.shares, dtype=float)
-            line = {"panel": name, "series": term.name, "x": list(term.share_steps), "y": 100 * shares}
-            part = pd.DataFrame(line)
-            parts.append(part[shares > 0])
-            percent = 100 * (term.mean_share or 0)
-            means.append(f"{term.name} {percent:.3g} %")
-        about.append(f"{name}, mean shares: {', '.join(means)}")
-        axes[name] = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
-    data = pd.concat(parts)
-    panels = style.line_panels(data, axes, whole=True)
+    for (system, name), line in data.groupby(["panel", "series"], sort=False):
+        mean = line["y"].mean()
+        about.append(f"{system}: {name} {mean:.3g} % on average")
+    axes = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
+    panels = style.line_panels(data, dict.fromkeys(systems, axes), whole=True)
     return Figure("gradient-shares", "Share of each term in the gradient", panels, data, "; ".join(about))
-
-
-def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
-    """Return the terms over the steps, a panel for each term with a line for each run that logged it."""
-    logged: dict[str, dict[str, Term]] = {}
-    for label, run in runs.items():
-        for term in run.terms:
-            if term.steps:
-                logged.setdefault(term.name, {})[label] = term
-    parts = []
-    about = []
-    axes = {}
-    for name, by_run in logged.items():
-        is_positive = True
-        for label, term in by_run.items():
-            steps, values = thinned(term.steps, term.values)
-            is_positive &= bool(np.min(values) > 0)
-            parts.append(pd.DataFrame({"panel": name, "series": label, "x": steps, "y": values}))
-            about.append(f"{name} of {label} goes from {values[0]:.3g} to {values[-1]:.3g}")
-        axes[name] = {
-            "title": name if len(by_run) > 1 else f"{name} ({label})",
-            "xlabel": STEP,
-            "ylabel": f"{name} (unweighted)",
-            "yscale": "log" if is_positive else "linear",
-        }
-    data = pd.DataFrame(columns=["panel", "series", "x", "y"])
-    if parts:
-        data = pd.concat(parts)
-    panels = style.line_panels(data, axes, list(runs), whole=True)
-    return Figure("loss-terms", "Terms of the loss over the steps", panels, data, "; ".join(about))

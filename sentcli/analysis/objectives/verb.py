@@ -49,7 +49,7 @@ def objectives(
     and condition numbers of each group's covariance are shown.
 
     Args:
-        runs: Folders of training runs, finished or not.
+        runs: Folders of training runs, finished or not, of sweeps, or of runs side by side, whose seeds are one system.
         groups: Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.
         seed: Seed of the texts that are drawn and of the order of the columns.
 
@@ -60,14 +60,18 @@ def objectives(
       sentcli analyze objectives runs/whitenedcse --texts sentences.txt --groups 32 -o thirty-two
     """  # noqa: D301
     from sentcli.analysis.objectives.groups import every_group_table, group_spectra, groups_figure, groups_table
-    from sentcli.analysis.objectives.terms import read_terms, term_sections
+    from sentcli.analysis.objectives.terms import term_sections, terms_of
+    from sentcli.analysis.runs import read_runs, renamed
+    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
     check_distinct(list(map(str, runs)))
-    terms = {str(path): read_terms(path) for path in runs}
+    trainings = read_runs(runs)
+    terms = {str(run.folder): terms_of(run) for run in trainings}
     for name, run in terms.items():
         _say_what_lacks(name, run)
-    names = list(model or [])
+    models = study_of(model or []).models
+    names = list(models)
     if texts:
         names += [name for name, run in terms.items() if run.finished]
         if not names:
@@ -75,7 +79,7 @@ def objectives(
     rows = None
     if texts:
         rows = read_rows(texts, text_field, limit, seed=seed)
-    all_names = dict.fromkeys([*(model or []), *terms])
+    all_names = dict.fromkeys([*models, *terms, *(run.label for run in trainings)])
     short = short_names(list(all_names)).shown
     kind = {"kind": "objectives"}
     records = {}
@@ -96,7 +100,7 @@ def objectives(
         records[evaluated.name] = analysis_record(evaluated.name, choices, results, clock, evaluated, seed)
         spectra[short[evaluated.name]] = spectrum
     _warn_of_poolings(list(records.values()))
-    sections = term_sections({short[name]: run for name, run in terms.items()})
+    sections = term_sections(renamed(trainings, short))
     if rows and spectra:
         note = f"Vectors of {rows.sample.words} before normalisation, columns shuffled with seed {seed}."
         every_group = every_group_table("Every group", spectra)
@@ -112,8 +116,8 @@ def _say_what_lacks(name: str, run: LossTerms) -> None:
     """Say if a run is not finished, or has no shares of several terms."""
     if not run.finished:
         console.warn(f"{name} is not finished: its last step is {run.steps:,}")
-    if len(run.terms) == 1:
-        console.note(f"{name}: its loss is {run.terms[0].name} alone, whose share of the gradient is 100 %")
+    if len(run.weights) == 1:
+        console.note(f"{name}: its loss is {next(iter(run.weights))} alone, whose share of the gradient is 100 %")
     elif not run.measured:
         console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
 

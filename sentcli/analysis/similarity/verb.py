@@ -47,13 +47,14 @@ def similarity(
       sentcli analyze similarity -m runs/simcse --pairs pairs.tsv --top 30 -o own
     """  # noqa: D301
     from sentcli.analysis.similarity.sections import sections
+    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
     if not model:
         raise InputError("give models (-m) whose cosines are to be compared with gold scores")
-    models = named_models(model, load, rerun=rerun)
+    models = named_models(study_of(model).models, load, rerun=rerun)
     ((name, subsets),) = read_stsb(data, pairs, split).items()
     gold_pairs = GoldPairs(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
-    names = short_names(model).shown
+    names = short_names(evaluated.name for evaluated in models).shown
     reports = [gold_pairs.measure(evaluated, names[evaluated.name]) for evaluated in models]
     return write_folder("similarity", output, sections(gold_pairs), reports)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from math import isnan
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
+from sentcli.analysis.curves import BANDS
 from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.options import Output
 from sentcli.analysis.sweeps.scores import (
-    BANDS,
     Sweeps,
     best_points,
-    label,
-    measured_scores,
+    mean_table,
     record_of_points,
-    score_lines,
-    short_label,
+    short,
     slug,
 )
 from sentcli.bounds import Overwrite
@@ -55,28 +53,32 @@ def low_shot(
       sentcli analyze low-shot sweep -o low-shot --published
       sentcli analyze low-shot a/results.jsonl b/results.jsonl --baseline simcse -o low-shot
     """  # noqa: D301
+    from sentcli.analysis.runs import read_runs
     from sentcli.analysis.sweeps import points as numbers
 
     check_folder(output, overwrite=overwrite)
-    runs = numbers.read_runs(paths)
+    runs = read_runs(paths)
+    titles = numbers.score_titles(runs)
     points = numbers.low_shot(runs)
-    baseline = _baseline(baseline, list(points["system"].unique()))
+    baseline = _baseline(baseline, list(points["series"].unique()))
     published_scores = numbers.published_low_shot() if published else None
     sections = []
-    for score in measured_scores(points):
-        title = f"Low shot: {short_label(score)}"
+    for score, of_score in points.groupby("panel", sort=False):
+        title = f"Low shot: {short(titles[score])}"
         file = f"low-shot-{slug(score)}"
-        table = _by_size(points, score)
-        sections.append(Section(title, figure=_figure(points, score, published_scores)))
+        table = _by_size(f"{titles[score]}, by number of training sentences", of_score, "{:,}".format)
+        sections.append(Section(title, figure=_figure(of_score, file, titles[score], published_scores)))
         sections.append(Section(f"{title}, by system", table=table, file=f"{file}-table"))
-        if baseline is not None:
-            over = _over_baseline(table, baseline)
+        if baseline in set(of_score["series"]):
+            over = _over_baseline(table, str(baseline))
             sections.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
     if published_scores is not None:
-        table = _published(published_scores)
+        note = "miCSE (Klein and Nabi, ACL 2023): BERT-base, shares of a million sentences of Wikipedia."
+        of_paper = {"published": published_scores["series"].nunique(), "notes": (note,)}
+        table = _by_size("Published STS averages, by share of the training set", published_scores, _percent, **of_paper)
         sections.append(Section("Published low-shot scores", table=table, file="low-shot-published"))
     reports = [record_of_points("low-shot", runs, points, {"baseline": baseline})]
-    return write_folder("low-shot", output, sections, reports, best_points(points, "sentences"))
+    return write_folder("low-shot", output, sections, reports, best_points(points, "sentences", titles))
 
 
 def _baseline(name: str | None, systems: list[str]) -> str | None:
@@ -109,73 +111,29 @@ def _over_baseline(table: Table, baseline: str) -> Table:
     return Table(f"{table.title}, over {baseline}", table.columns, rows, formats=formats)
 
 
-def _figure(points: pd.DataFrame, score: str, published: pd.DataFrame | None) -> Figure:
+def _figure(points: pd.DataFrame, name: str, title: str, published: pd.DataFrame | None) -> Figure:
     """Return a score over the number of sentences, and published scores in a panel of their own."""
     import pandas as pd
 
     about = []
-    for system, part in points[points[score].notna()].groupby("system", sort=False):
-        first = part.iloc[0]
-        last = part.iloc[-1]
-        about.append(
-            f"{system}: {first[score]:.2f} with {first['value']:,} sentences, {last[score]:.2f} with {last['value']:,}"
-        )
-    data = score_lines("Measured", points, score)
-    axes = {"Measured": {"xlabel": "training sentences", "ylabel": label(score), "xscale": "log"}}
+    for system, line in points.groupby("series", sort=False):
+        first, last = line[["y", "x"]].iloc[[0, -1]].to_numpy()
+        about.append(f"{system}: {first[0]:.2f} with {first[1]:,} sentences, {last[0]:.2f} with {last[1]:,}")
+    data = points.assign(panel="Measured")
+    axes = {"Measured": {"xlabel": "training sentences", "ylabel": title, "xscale": "log"}}
     if published is not None:  # the published scores are averages, also beside another measured score
-        lines = {
-            "panel": "Published",
-            "series": published["title"],
-            "x": 100 * published["share"],
-            "y": published["mean"],
-        }
-        data = pd.concat([data, pd.DataFrame(lines)])
-        axes["Published"] = {
-            "xlabel": "share of 1,000,000 sentences (%)",
-            "ylabel": label("sts_average"),
-            "xscale": "log",
-        }
-    return Figure(
-        name=f"low-shot-{slug(score)}",
-        title="Scores over the size of the training set",
-        panels=style.line_panels(data, axes),
-        data=data,
-        alt="; ".join(about),
-        note=BANDS,
-    )
+        of_paper = published.assign(panel="Published", x=100 * published["x"]).drop(columns="name")
+        data = pd.concat([data, of_paper])
+        xlabel = "share of 1,000,000 sentences (%)"
+        axes["Published"] = {"xlabel": xlabel, "ylabel": "STS average (Spearman × 100)", "xscale": "log"}
+    panels = style.line_panels(data, axes)
+    return Figure(name, "Scores over the size of the training set", panels, data, "; ".join(about), BANDS)
 
 
-def _by_size(points: pd.DataFrame, score: str) -> Table:
-    """Return a row for each system and a column for each number of sentences."""
-    scored = points[points[score].notna()]
-    sizes = {size: f"{size:,}" for size in sorted(scored["value"].unique())}
-    rows = []
-    deviations = {}
-    for number, system in enumerate(points["system"].unique()):
-        of_system = scored[scored["system"] == system]
-        runs = 0
-        means = dict.fromkeys(sizes)
-        for point in of_system.to_dict("records"):
-            runs = max(runs, point["runs"])
-            means[point["value"]] = point[score]
-            if not isnan(point[f"{score}_sd"]):
-                deviations[number, sizes[point["value"]]] = point[f"{score}_sd"]
-        rows.append([system, runs, *means.values()])
-    columns = ["system", "runs", *sizes.values()]
-    return Table(f"{label(score)}, by number of training sentences", columns, rows, deviations=deviations)
-
-
-def _published(published: pd.DataFrame) -> Table:
-    shares = sorted(published["share"].unique())
-    titles = list(published["title"].unique())
-    means = published.pivot(index="title", columns="share", values="mean").reindex(titles)[shares]
-    means = means.rename(columns=_percent).rename_axis("system").reset_index()
-    deviations = {}
-    for row in published.dropna(subset="sd").itertuples():
-        deviations[titles.index(row.title), _percent(row.share)] = row.sd
-    note = "miCSE (Klein and Nabi, ACL 2023): BERT-base, shares of a million sentences of Wikipedia."
-    title = "Published STS averages, by share of the training set"
-    return Table.of_frame(title, means, deviations=deviations, published=len(means), notes=(note,))
+def _by_size(title: str, points: pd.DataFrame, words: Callable[[Any], str], **more: Any) -> Table:
+    """Return a row for each system and a column for each size of the training set, in words."""
+    sizes = {size: words(size) for size in sorted(points["x"].unique())}
+    return mean_table(title, points, {"series": "system"}, "x", sizes, **more)
 
 
 def _percent(share: float) -> str:

@@ -2,130 +2,42 @@
 
 from __future__ import annotations
 
-import statistics
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from sentcli.errors import DataError, InputError, nearest
+from sentcli.analysis.curves import LINE, dev_label, mean_lines
+from sentcli.analysis.runs import TrainingRun
+from sentcli.errors import InputError, nearest
+from sentcli.training.observer import dev_scores
 
-SCORE_TITLES = {
-    "sts_average": "STS average (Spearman × 100)",
-    "best_dev_spearman": "STS-B dev (Spearman × 100)",
-    "best_dev": "the dev set of --dev (× 100)",
-}
+SCORES = ("sts_average", "best_dev_spearman", "best_dev")
 SUBSET = ("limit", "fraction", "subset_seed")
 """Settings that vary the training set."""
-SEEDS = ("seed", "subset_seed")
 RECIPE = "recipe"
+Placed = tuple[str, Any, TrainingRun]
+"""The system of a run, its value of the setting that is looked at, and the run."""
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """One finished run."""
-
-    record: Mapping[str, Any]
-    """The line of the run in ``results.jsonl``."""
-
-    @property
-    def point(self) -> dict[str, Any]:
-        """The method and the settings that its sweep varied, without seeds."""
-        varied = {key: value for key, value in self.record["point"].items() if key not in SEEDS}
-        return {"method": self.record["method"], **varied}
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What decides the training besides its seed."""
-        from sentcli.training.records import facts_of
-
-        return facts_of(self.record)
-
-    @property
-    def sentences(self) -> int:
-        """The number of sentences that it was trained on."""
-        return sum(int(file["sentences"]) for file in self.record["identity"]["data"])
-
-    def score(self, key: str) -> float | None:
-        """Return a result times 100, or None."""
-        results = self.record["results"]
-        dev = results.get("dev")
-        value = results.get(key)
-        scale = 1
-        if key == "best_dev" and dev:
-            value = dev.get("best")
-            if dev.get("metric") != "spearman":
-                scale = 100
-        if not isinstance(value, int | float):
-            return None
-        return scale * float(value)
-
-    def setting(self, key: str) -> Any:
-        """Return a setting by name, or ``section.name`` for those of an objective; None if the run has no such setting.
-
-        The settings that the sweep varied come first, then those of training, subset and method.
-        """
-        identity = self.record["identity"]
-        section, _, name = key.partition(".")
-        for source in (
-            self.record["point"],
-            identity.get("settings", {}),
-            identity.get("subset", {}),
-            identity["method"],
-        ):
-            value = source.get(key)
-            inner = source.get(section)
-            if value is None and name and isinstance(inner, Mapping):
-                value = inner.get(name)
-            if value is not None and not isinstance(value, Mapping):
-                return value
-        return None
+def score_titles(runs: Sequence[TrainingRun]) -> dict[str, str]:
+    """Return the title of the axis of each score, which names the task."""
+    dev_sets = []
+    for run in runs:
+        dev = dev_scores(run.record["results"])
+        if dev is not None and run.record["results"].get("dev"):
+            dev_sets.append(dev_label(dev.name, dev.metric).split(" (")[0])
+    names = ", ".join(dict.fromkeys(dev_sets))
+    return {
+        "sts_average": "STS average (Spearman × 100)",
+        "best_dev_spearman": "STS-B dev (Spearman × 100)",
+        "best_dev": f"{names} (× 100)",
+    }
 
 
-def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
-    """Read finished runs, each once.
-
-    Args:
-        paths: files of results, or folders of sweeps that have such a file.
-
-    Raises:
-        InputError: if a file is missing or empty; DataError if a line is not the record of a run.
-    """
-    from sentcli.training.records import RESULTS_FILE, read_results
-
-    records: dict[str, dict[str, Any]] = {}
-    for path in paths:
-        file = path
-        problem = f"no file {path}"
-        if path.is_dir():
-            file = path / RESULTS_FILE
-            problem = f"{path} has no {RESULTS_FILE}: it is not the folder of a sweep"
-        if not file.exists():
-            raise InputError(f"{problem}; train --seeds or --sweep writes one")
-        file_records = read_results(file)
-        if not file_records:
-            raise InputError(f"{file} is empty: no run of the sweep has finished")
-        for record in file_records.values():
-            _check_record(record, file)
-        records |= file_records
-    return [FinishedRun(record) for record in records.values()]
-
-
-def _check_record(record: Mapping[str, Any], file: Path) -> None:
-    """Raise a DataError if a line of a file of results is not the record of a run."""
-    for key in ("point", "method", "identity", "results"):
-        if key not in record:
-            raise DataError(file, f"not records of runs: {key!r} is missing")
-    for key in ("data", "method"):
-        if key not in record["identity"]:
-            raise DataError(file, f"not records of runs: {f'identity.{key}'!r} is missing")
-
-
-def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
+def low_shot(runs: Sequence[TrainingRun]) -> pd.DataFrame:
     """Return scores over the number of training sentences (miCSE, figs. 3 and 4); see `_points`.
 
     A paper has a recipe for each size, so that the recipe is part of a system's name only where a system would have two
@@ -142,7 +54,7 @@ def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
             systems = list(_systems(runs, SUBSET))
             break
     points = _points((system, run.sentences, run) for system, run in systems)
-    if not points["system"].duplicated().any():
+    if (_values(points) == 1).all():
         raise InputError(
             "all runs of a system were trained on the same number of sentences: sweep fraction or limit for low-shot "
             "curves"
@@ -150,7 +62,7 @@ def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
     return points
 
 
-def over(runs: Sequence[FinishedRun], key: str) -> pd.DataFrame:
+def over(runs: Sequence[TrainingRun], key: str) -> pd.DataFrame:
     """Return scores over a setting; each combination of other varied settings is a system of its own; see `_points`.
 
     Systems in which the setting has only one value are left out, which may be all of them.
@@ -166,16 +78,21 @@ def over(runs: Sequence[FinishedRun], key: str) -> pd.DataFrame:
         raise InputError(f"--x {key}: no run has this setting{nearest(key, sorted(names))}")
     systems = _systems(with_setting, (key,))
     points = _points((system, run.setting(key), run) for system, run in systems)
-    return points[points["system"].duplicated(keep=False)]
+    return points[_values(points) > 1].reset_index(drop=True)
 
 
-def varied(runs: Sequence[FinishedRun]) -> list[str]:
+def _values(points: pd.DataFrame) -> pd.Series[int]:
+    """Return for each point at how many values its system has points."""
+    return points.groupby("series")["x"].transform("nunique")
+
+
+def varied(runs: Sequence[TrainingRun]) -> list[str]:
     """Return the settings in which runs of a method differ, in the order of the sweeps; a default counts as a value."""
     differing = set().union(*_differing(runs).values())
     return [key for key in _keys(runs) if key in differing]
 
 
-def _keys(runs: Iterable[FinishedRun]) -> dict[str, None]:
+def _keys(runs: Iterable[TrainingRun]) -> dict[str, None]:
     """Return the settings that the sweeps of runs varied, in their order, with the method."""
     keys: dict[str, None] = {}
     for run in runs:
@@ -183,9 +100,9 @@ def _keys(runs: Iterable[FinishedRun]) -> dict[str, None]:
     return keys
 
 
-def _differing(runs: Iterable[FinishedRun]) -> dict[str, set[str]]:
+def _differing(runs: Iterable[TrainingRun]) -> dict[str, set[str]]:
     """Return the settings in which the runs of a method differ, by method; a default counts as a value."""
-    by_method: dict[str, list[FinishedRun]] = {}
+    by_method: dict[str, list[TrainingRun]] = {}
     for run in runs:
         by_method.setdefault(run.record["method"], []).append(run)
     differing: dict[str, set[str]] = {}
@@ -198,7 +115,7 @@ def _differing(runs: Iterable[FinishedRun]) -> dict[str, set[str]]:
     return differing
 
 
-def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tuple[str, FinishedRun]]:
+def _systems(runs: Sequence[TrainingRun], without: Iterable[str]) -> Iterator[tuple[str, TrainingRun]]:
     """Yield every run with the name of its system: the method and the settings in which the method's runs differ."""
     differing = _differing(runs)
     for run in runs:
@@ -211,40 +128,28 @@ def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tu
         yield ", ".join(parts), run
 
 
-def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
-    """Return a row for each system and value, ordered by value.
-
-    The columns are system, value, runs (their number), and for each of `SCORE_TITLES` its mean over the runs and, with
-    the suffix ``_sd``, the sample standard deviation. A score is missing if one of the runs does not have it, and the
-    deviation is missing for a single run.
-    """
-    groups: dict[str, dict[Any, list[FinishedRun]]] = {}
-    for system, value, run in _told_apart(placed):
-        by_value = groups.setdefault(system, {})
-        by_value.setdefault(value, []).append(run)
+def _points(placed: Iterable[Placed]) -> pd.DataFrame:
+    """Return the lines of `mean_lines`: a panel for each of `SCORES`, a series for each system, ordered by value."""
+    systems: dict[str, list[Placed]] = {}
+    for one in _told_apart(placed):
+        systems.setdefault(one[0], []).append(one)
     rows = []
-    values = []
-    for system, by_value in groups.items():
-        for value in sorted(by_value, key=_order):
-            runs = by_value[value]
-            rows.append({"system": system, "runs": len(runs), **_means(runs)})
-            values.append(value)
-    scores = []
-    for score in SCORE_TITLES:
-        scores += [score, f"{score}_sd"]
-    frame = pd.DataFrame(rows, columns=["system", "value", "runs", *scores])
-    frame["value"] = pd.Series(values, dtype=object)  # keeps integers beside floats
-    return frame.astype(dict.fromkeys(scores, float))
+    for score in SCORES:
+        for system, members in systems.items():
+            for _, value, run in sorted(members, key=lambda one: _order(one[1])):
+                rows.append((score, system, value, run.score(score)))
+    frame = pd.DataFrame(rows, columns=[*LINE, "value"], dtype=object)  # keeps integers beside floats
+    return mean_lines(frame.astype({"value": float}))
 
 
-def _told_apart(placed: Iterable[tuple[str, Any, FinishedRun]]) -> Iterator[tuple[str, Any, FinishedRun]]:
+def _told_apart(placed: Iterable[Placed]) -> Iterator[Placed]:
     """Yield every run with its system and value; a system that has two trainings at one value becomes several.
 
     Their names say in what they differ. Values are those that a dictionary may have as keys.
     """
     from sentcli.seeds import by_setting, told_apart
 
-    points: dict[tuple[str, Any], list[FinishedRun]] = {}
+    points: dict[tuple[str, Any], list[TrainingRun]] = {}
     for system, value, run in placed:
         hashable = tuple(value) if isinstance(value, list) else value
         points.setdefault((system, hashable), []).append(run)
@@ -269,33 +174,18 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return True, 0.0, str(value)
 
 
-def _means(runs: Sequence[FinishedRun]) -> dict[str, float]:
-    """Return mean and standard deviation of each score that all runs have."""
-    means = {}
-    for score in SCORE_TITLES:
-        values = []
-        for run in runs:
-            value = run.score(score)
-            if value is not None:
-                values.append(value)
-        if len(values) == len(runs):
-            means[score] = statistics.fmean(values)
-            if len(values) > 1:
-                means[f"{score}_sd"] = statistics.stdev(values)
-    return means
-
-
 def published_low_shot() -> pd.DataFrame:
     """Return the published scores over shares of the training set, from ``models/low_shot.toml``.
 
-    There is a row for each system and share with name, title, share, mean and sd, which may be missing.
+    There is a row for each system and share with name, series (its title), x (the share), y (the mean) and sd, which
+    may be missing.
     """
     from sentcli.zoo import models_folder
 
     table = tomllib.loads((models_folder() / "low_shot.toml").read_text("utf-8"))
     rows = []
     for system in table["system"]:
-        about = {"name": system["name"], "title": system["title"]}
+        about = {"name": system["name"], "series": system["title"]}
         for share, mean, sd in zip_longest(system["shares"], system["mean"], system.get("sd", ())):
-            rows.append({**about, "share": share, "mean": mean, "sd": sd})
+            rows.append({**about, "x": share, "y": mean, "sd": sd})
     return pd.DataFrame(rows)

@@ -1,9 +1,9 @@
-"""What both analyses of sweeps need: the paths, the names of scores, lines of a figure and the JSON."""
+"""What both analyses of sweeps need: the paths, the names of scores and the JSON."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,73 +14,64 @@ from sentcli.analysis.folder import analysis_record
 from sentcli.command.declaration import Flag
 from sentcli.command.result import Clock, Record
 from sentcli.pages import style
+from sentcli.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sentcli.analysis.sweeps.points import FinishedRun
+    from sentcli.analysis.runs import TrainingRun
 
 TEST_SCORE = "sts_average"
-BANDS = "Points are means over seeds, bands one standard deviation."
 Sweeps = Annotated[
     list[Path],
-    Doc("Folders of train --sweep or --seeds, or their results.jsonl."),
+    Doc("Folders of train --sweep or --seeds, of runs side by side, or results.jsonl."),
     Flag(metavar="PATH...", positional=True),
 ]
 
 
-def record_of_points(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Record:
+def record_of_points(kind: str, runs: Sequence[TrainingRun], points: pd.DataFrame, choices: dict[str, Any]) -> Record:
     """Return the JSON object of an analysis: the curve of each system, with the choices of the analysis."""
-    curves: dict[str, dict[str, Any]] = {}
-    scores = measured_scores(points)
-    for point in points.to_dict("records"):
-        entry = {"value": point["value"]}
-        for score in scores:
-            if not isnan(point[score]):
-                deviation = point[f"{score}_sd"]
+    curves = []
+    for system, of_system in points.groupby("series", sort=False):
+        entries = []
+        for value, scores in of_system.groupby("x", sort=False):
+            entry: dict[str, Any] = {"value": value}
+            for score in scores.to_dict("records"):
+                deviation = score["sd"]
                 if isnan(deviation):
                     deviation = None
-                entry[score] = {"mean": point[score], "sd": deviation, "runs": point["runs"]}
-        system = point["system"]
-        curves.setdefault(system, {"system": system, "points": []})["points"].append(entry)
+                entry[score["panel"]] = {"mean": score["y"], "sd": deviation, "runs": score["runs"]}
+            entries.append(entry)
+        curves.append({"system": system, "points": entries})
     models = dict.fromkeys(str(run.record.get("model")) for run in runs)
     protocol = {"kind": kind, **choices, "runs": len(runs)}
-    return analysis_record(", ".join(models), protocol, {"curves": list(curves.values())}, Clock())
+    return analysis_record(", ".join(models), protocol, {"curves": curves}, Clock())
 
 
-def measured_scores(points: pd.DataFrame) -> list[str]:
-    """Return the scores that some points have, the test score first."""
-    from sentcli.analysis.sweeps.points import SCORE_TITLES
-
-    return [score for score in SCORE_TITLES if points[score].notna().any()]
-
-
-def best_points(points: pd.DataFrame, setting: str) -> list[str]:
+def best_points(points: pd.DataFrame, setting: str, titles: Mapping[str, str]) -> list[str]:
     """Return a sentence for each score that names the highest one, with its system and its value of a setting.
 
     A dev set chooses; the highest test score was chosen by the test itself.
+
+    Args:
+        points: the means of each score.
+        setting: over which they are.
+        titles: of the scores.
     """
     sentences = []
-    for score in measured_scores(points):
-        best = points.loc[points[score].idxmax()]
-        value = f"{setting} {value_text(best['value'])}"
-        sentence = f"Highest {short_label(score)}: {best[score]:.2f}, {best['system']} at {value}"
+    for score, of_score in points.groupby("panel", sort=False):
+        best = of_score.loc[of_score["y"].idxmax()]
+        value = f"{setting} {value_text(best['x'])}"
+        sentence = f"Highest {short(titles[score])}: {best['y']:.2f}, {best['series']} at {value}"
         if score == TEST_SCORE:
             sentence += ", by the test tasks themselves; whether it is better than the next one was not tested"
         sentences.append(f"{sentence}.")
     return sentences
 
 
-def label(score: str) -> str:
-    """Return the name of a score with its unit."""
-    from sentcli.analysis.sweeps.points import SCORE_TITLES
-
-    return SCORE_TITLES[score]
-
-
-def short_label(score: str) -> str:
-    """Return the name of a score without its unit."""
-    return label(score).split(" (")[0]
+def short(title: str) -> str:
+    """Return the title of a score without its unit."""
+    return title.split(" (")[0]
 
 
 def slug(text: str) -> str:
@@ -95,22 +86,30 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def score_lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
-    """Return the lines of a score, with a band of one standard deviation for systems that have several runs."""
-    import pandas as pd
+def mean_table(
+    title: str, points: pd.DataFrame, rows: Mapping[str, str], columns: str, heads: Mapping[Any, str], **more: Any
+) -> Table:
+    """Return the table of means with their deviations, and the number of runs where it is known.
 
-    scored = points[points[score].notna()]
-    mean = scored[score]
-    deviation = scored[f"{score}_sd"]
-    several = deviation.notna().groupby(scored["system"]).transform("any")
-    half = deviation.fillna(0)
-    return pd.DataFrame(
-        {
-            "panel": panel,
-            "series": scored["system"],
-            "x": scored["value"],
-            "y": mean,
-            "low": (mean - half).where(several),
-            "high": (mean + half).where(several),
-        }
-    )
+    Args:
+        title: of the table.
+        points: with y and sd.
+        rows: the columns of the points whose combinations have a row each, with their heads.
+        columns: the column of the points whose values have a column each.
+        heads: the heads of these, by value.
+        more: further arguments of `Table`.
+    """
+    table_rows = []
+    deviations = {}
+    for number, (values, of_row) in enumerate(points.groupby(list(rows), sort=False)):
+        row: dict[str, Any] = dict(zip(rows.values(), map(value_text, values), strict=True))
+        if "runs" in of_row:
+            row["runs"] = int(of_row["runs"].max())
+        row |= dict.fromkeys(heads.values())
+        for point in of_row.to_dict("records"):
+            head = heads[point[columns]]
+            row[head] = point["y"]
+            if not isnan(point["sd"]):
+                deviations[number, head] = point["sd"]
+        table_rows.append(row)
+    return Table.of_rows(title, table_rows, deviations=deviations, **more)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from math import isnan
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
+from sentcli.analysis.curves import BANDS
 from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.options import Output
 from sentcli.analysis.sweeps.scores import (
-    BANDS,
     Sweeps,
     best_points,
-    label,
-    measured_scores,
+    mean_table,
     record_of_points,
-    score_lines,
-    short_label,
+    short,
     slug,
     value_text,
 )
@@ -27,13 +23,11 @@ from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
-from sentcli.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
-    from sentcli.analysis.sweeps.points import FinishedRun
+    from sentcli.analysis.runs import TrainingRun
 
 LEAST_RATIO = 8.0
 """The ratio of the largest to the smallest value of a setting from which on its axis is logarithmic."""
@@ -62,25 +56,29 @@ def sweep(
       sentcli analyze sweep defaults/results.jsonl rates/results.jsonl --x learning_rate -o rates
       sentcli analyze sweep groups/ --x whitening.num_groups --json -  -o groups-figures
     """  # noqa: D301
-    from sentcli.analysis.sweeps import points as numbers
+    from sentcli.analysis.runs import read_runs
+    from sentcli.analysis.sweeps.points import score_titles
 
     check_folder(output, overwrite=overwrite)
-    runs = numbers.read_runs(paths)
-    points_by_key = _points_by_key(runs, x)
+    runs = read_runs(paths)
+    titles = score_titles(runs)
     sections = []
     reports = []
     summary = []
-    for key, points in points_by_key.items():
-        table = _table(key, points)
+    for key, points in _points_by_key(runs, x).items():
+        scores = {score: short(titles[score]) for score in points["panel"].unique()}
+        table = mean_table(
+            f"Scores over {_words(key)}", points, {"series": "system", "x": _words(key)}, "panel", scores
+        )
         name = f"sweep-{slug(key)}"
-        sections.append(Section(f"Sweep of {_words(key)}", figure=_figure(key, points, name)))
+        sections.append(Section(f"Sweep of {_words(key)}", figure=_figure(key, points, titles, name)))
         sections.append(Section(table.title, table=table, file=f"{name}-table"))
         reports.append(record_of_points("sweep", runs, points, {"x": key}))
-        summary += best_points(points, key)
+        summary += best_points(points, key, titles)
     return write_folder("sweep", output, sections, reports, summary)
 
 
-def _points_by_key(runs: Sequence[FinishedRun], keys: Sequence[str] | None) -> dict[str, pd.DataFrame]:
+def _points_by_key(runs: Sequence[TrainingRun], keys: Sequence[str] | None) -> dict[str, pd.DataFrame]:
     """Return the points over each of some settings, by default over all that are varied.
 
     Raises:
@@ -107,78 +105,30 @@ def _words(key: str) -> str:
     return key.replace("_", " ")
 
 
-def _table(key: str, points: pd.DataFrame) -> Table:
-    """Return a row for each system and value of a setting."""
-    scores = measured_scores(points)
-    frame = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(value_text))
-    frame["runs"] = frame["runs"].where(points[scores].notna().any(axis=1), 0)
-    heads = {"value": _words(key)}
-    deviations = {}
-    for score in scores:
-        heads[score] = short_label(score)
-        for row, deviation in enumerate(points[f"{score}_sd"]):
-            if not isnan(deviation):
-                deviations[row, heads[score]] = float(deviation)
-    frame = frame.rename(columns=heads)
-    return Table.of_frame(f"Scores over {_words(key)}", frame, deviations=deviations)
-
-
-def _names(values: Sequence[Any]) -> list[str]:
-    """Return the distinct values of a setting as words; empty if all are numbers."""
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        return []
-    return list(dict.fromkeys(map(value_text, values)))
-
-
-def _set_name_ticks(axes: Axes, names: Sequence[str]) -> None:
-    """Write a name at each of the first places of the x axis, turned where one is long."""
-    turned: dict[str, Any] = {}
-    if max(map(len, names)) > 4:
-        turned = {"rotation": 45, "ha": "right"}
-    axes.set_xticks(range(len(names)), list(map(style.short, names)), **turned)
-    axes.xaxis.grid(visible=False)
-
-
-def _figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
+def _figure(key: str, points: pd.DataFrame, titles: Mapping[str, str], name: str) -> Figure | None:
     """Return a figure with a panel for each score; None if no system has a score at several values."""
-    import pandas as pd
-
-    by_score = [score_lines(short_label(score), points, score) for score in measured_scores(points)]
-    if not by_score:
-        return None
-    data = pd.concat(by_score)
-    data = data[data.duplicated(["panel", "series"], keep=False)].reset_index(drop=True)
+    data = points[points.duplicated(["panel", "series"], keep=False)].reset_index(drop=True)
     if data.empty:
         return None
+    data["panel"] = data["panel"].map(titles)
     about = []
     best = data.groupby(["panel", "series"], sort=False)["y"].idxmax()
     for row in data.loc[best].itertuples():
-        about.append(f"{row.series}: best {row.panel} {row.y:.2f} at {key} {value_text(row.x)}")
-    values = list(points["value"])
-    names = _names(values)
-    if names:
-        data = data.assign(x=data["x"].map(value_text))
-    logarithmic = not names and min(values) > 0 and max(values) / min(values) >= LEAST_RATIO
-    systems = list(points["system"].unique())
-
-    def draw(score: str, axes: Axes) -> None:
-        title = short_label(score)
-        if names:
-            axes.xaxis.update_units(names)  # type: ignore[no-untyped-call]  # the order, where a panel lacks some
-        style.lines(axes, data[data["panel"] == title], systems)
-        axes.set(title=title, xlabel=_words(key), ylabel=label(score))
-        if names:
-            _set_name_ticks(axes, names)
-        if logarithmic:
-            axes.set_xscale("log")
-            style.plain_log_ticks(axes.xaxis, values)
-
-    drawn = set(data["panel"])
-    scores = [score for score in measured_scores(points) if short_label(score) in drawn]
+        about.append(f"{row.series}: best {short(row.panel)} {row.y:.2f} at {key} {value_text(row.x)}")
+    values = list(data["x"])
+    look = {"xlabel": _words(key)}
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        data["x"] = data["x"].map(value_text)
+    elif min(values) > 0 and max(values) / min(values) >= LEAST_RATIO:
+        look["xscale"] = "log"
+    axes = {}
+    for panel in data["panel"].unique():
+        axes[short(panel)] = {**look, "ylabel": panel}
+    data["panel"] = data["panel"].map(short)
     return Figure(
         name=name,
         title=f"Scores over {_words(key)}",
-        panels={short_label(score): partial(draw, score) for score in scores},
+        panels=style.line_panels(data, axes, list(data["series"].unique())),
         data=data,
         alt="; ".join(about),
         note=BANDS,
