@@ -5,7 +5,7 @@ A `Task` is what every evaluation scores it on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -306,12 +306,11 @@ class EvaluatedModel:
                     cache.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
             yield scores[task.name]
 
-    def has_kept(self, tasks: Sequence[Task]) -> bool:
-        """Tell whether the scores of all tasks are in the cache."""
+    def has_kept(self, task: Task) -> bool:
+        """Tell whether the score of a task is in the cache."""
         if self.key is None:
             return False
-        cache = ScoreCache(self.key)
-        return all(cache.read(*for_model(task, self.spec).identity) is not None for task in tasks)
+        return ScoreCache(self.key).read(*for_model(task, self.spec).identity) is not None
 
     def _scored(self, task: Task, vectors: TextVectors | None) -> TaskScore:
         """Score a task, whose texts are encoded here without `vectors`; the score says why if there is none."""
@@ -345,7 +344,7 @@ class EvaluatedModel:
         if of_usual == len(tasks):
             self.description = usual
         else:
-            self.load(_text_count(task for task in tasks if task.name not in records))
+            self.load(_text_count(tasks, records))
         scores = {}
         for name, record in records.items():
             if record["encoder"] == self.description:
@@ -354,13 +353,14 @@ class EvaluatedModel:
         return scores
 
 
-def _text_count(tasks: Iterable[Task]) -> int:
-    """Return how many distinct texts tasks need, with those of retrieval sets, which encode by themselves."""
+def _text_count(tasks: Sequence[Task], kept: Collection[str]) -> int:
+    """Return how many distinct texts tasks need whose names are not kept, with those of retrieval sets."""
     texts: set[str] = set()
     in_sets = 0
     for task in tasks:
-        texts.update(task.texts)
-        in_sets += getattr(task, "text_count", 0)
+        if task.name not in kept:
+            texts.update(task.texts)
+            in_sets += getattr(task, "text_count", 0)  # of a set, which encodes by itself
     return len(texts) + in_sets
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from torch import Tensor
 
 from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation import sts, sts_pairs
-from sentcli.evaluation.cache import ScoreCache
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_model
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
@@ -29,8 +26,6 @@ from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
-from sentcli.machine import processor
-from sentcli.model.identity import library_key
 from sentcli.model.tokenizing import pad
 from sentcli.objectives.masked_lm import IGNORED, WordPrediction, masked_loss
 from sentcli.training.observer import STSB_DEV, dev_title, score_text
@@ -193,61 +188,6 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
         values["alignment"] = measured.alignment
         values["uniformity"] = measured.uniformity
     return values
-
-
-@dataclass(frozen=True)
-class StartScores:
-    """The scores of a start model on the dev sets, which are kept for all runs that begin with the same weights.
-
-    The runs of a sweep share their start, and so does a run that is made anew or resumed before its first checkpoint.
-    """
-
-    encoder: SentenceEncoder
-    """As the run begins: with its modules, its dropout and its layers."""
-    sets: Sequence[DevSet]
-    geometry: bool = False
-    """As for `dev_values`."""
-
-    @cached_property
-    def key(self) -> str:
-        """A hash of everything that decides the scores besides the dev sets: above all the weights in memory."""
-        encoder = self.encoder
-        module = encoder.torch_module
-        weights = hashlib.sha256()
-        for name, tensor in module.state_dict().items():
-            weights.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-            weights.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy())
-        facts = {
-            "weights": weights.hexdigest(),
-            "modules": [part.identity for part in encoder.local.spec.modules],
-            "encoder": [encoder.fingerprint(), encoder.describe(), encoder.backend.device],
-            "roles": [encoder.spec.usual_prompt, *encoder.spec.role_prompts.values()],
-            "similarity": encoder.local.spec.stated_similarity,
-            "libraries": library_key(),
-            "processor": processor(),
-        }
-        return json_digest(facts)
-
-    @property
-    def identity(self) -> list[Any]:
-        """What else decides them."""
-        return ["start", self.geometry, [[dev.key, dev.task.identity] for dev in self.sets]]
-
-    def kept(self) -> dict[str, float | None] | None:
-        """Return the scores by their keys, if they were measured before."""
-        record = ScoreCache(self.key).read(*self.identity)
-        if record is None:
-            return None
-        return dict(record["values"])
-
-    def measure(self) -> dict[str, float | None]:
-        """Return the scores by their keys, which are measured and kept if they were not before."""
-        values = self.kept()
-        if values is None:
-            values = dev_values(self.encoder, self.sets, geometry=self.geometry)
-            if None not in values.values():
-                ScoreCache(self.key).write({"values": values}, *self.identity)
-        return values
 
 
 def _stsb(sets: Sequence[DevSet]) -> sts.SimilarityTask:

@@ -18,14 +18,13 @@ from sentcli.io.digests import json_digest
 from sentcli.machine import threads
 from sentcli.remaining import duration
 from sentcli.table import Table
-from sentcli.training.dev import StartScores
 from sentcli.training.loop import run_order
 from sentcli.training.notes import WARM_UP, batch_notes
 from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
-from sentcli.training.run import other_start_model, score
 from sentcli.training.run import run as train_run
 from sentcli.training.run_folder import WEIGHTS_FILE
+from sentcli.training.scoring import StartScores, other_start_model, score
 from sentcli.training.sweep import SweepRun, run_digest
 from sentcli.waiting import busy_note
 
@@ -249,7 +248,7 @@ class ScoringTimes:
         if not prepared.has_random_weights and start.kept() is None:
             self.starts[start.key] = self.of_evaluations(prepared, 1)
         other = other_start_model(prepared)
-        if other is not None and not other.has_kept([sets[0].task]):
+        if other is not None and not other.has_kept(sets[0].task):
             self.starts[str(other.key)] = self.of_evaluations(prepared, 1)
 
     def of_evaluations(self, prepared: Prepared, count: int) -> float:

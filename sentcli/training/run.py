@@ -5,45 +5,39 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from sentcli import console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
-from sentcli.evaluation.evaluated import EvaluatedModel, for_model
-from sentcli.evaluation.score_kinds import SIMILARITY, TRANSFER
-from sentcli.evaluation.scores import average
 from sentcli.io.atomic import room_explained
-from sentcli.io.weights import has_weights
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.model.cards import public_name, without_folders
-from sentcli.model.options import LoadOptions
-from sentcli.processes import agree, everywhere, is_first, process_count
+from sentcli.processes import everywhere, process_count
 from sentcli.training import loop
 from sentcli.training.card import model_card
 from sentcli.training.departures import departures
-from sentcli.training.dev import StartScores, dev_values
 from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
-from sentcli.training.observer import DevScores, OtherStart, TrainResult
+from sentcli.training.observer import DevScores, TrainResult
 from sentcli.training.prepare import prepare
 from sentcli.training.records import CONFIG_FILE
-from sentcli.training.request import AUTO, OWN
+from sentcli.training.request import AUTO
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
-from sentcli.training.teachers import EncoderTeacher
+from sentcli.training.scoring import (
+    of_first_process,
+    score,
+    score_other_start,
+    score_teacher,
+    scores_of,
+    with_test_scores,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
     from sentcli.training.training_model import TrainingModel
-
-T = TypeVar("T")
 
 
 def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
@@ -77,49 +71,17 @@ def _finished(prepared: Prepared, folder: RunFolder, results: dict[str, Any]) ->
     if not prepared.inputs.lacks_scores(result.to_dict()):
         return result
     encoder = SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device, pairs=True)
-    result = _with_test_scores(prepared, encoder, result)
+    result = with_test_scores(prepared, encoder, result)
     folder.keep_results(result.to_dict())
     return result
-
-
-def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
-    """Return the results with the scores of held-out pairs and of STS and transfer tasks, if the run asks for them."""
-    held_out = prepared.inputs.held_out
-    test = prepared.inputs.test
-    transfer = prepared.inputs.transfer
-    if held_out is not None:
-        metrics = _of_first_process(lambda: sts.evaluate(encoder, {"held out": [held_out]})["held out"].metrics)
-        result = replace(result, held_out_spearman=metrics["spearman"], held_out_pearson=metrics["pearson"])
-    if test is not None:
-        scores = _of_first_process(lambda: list(sts.evaluate(encoder, test).values()))
-        values = {score.task: score.value for score in scores}
-        result = replace(result, sts=values, sts_average=average(scores, SIMILARITY, least=1))
-    if transfer:
-        features = EvaluatedModel.of(encoder.with_normalize(False))
-        scores = _of_first_process(lambda: features.measure(transfer))
-        accuracies = {score.task: dict(score.metrics) for score in scores}
-        result = replace(
-            result,
-            senteval=accuracies,
-            senteval_average=average(scores, TRANSFER, least=1),
-            senteval_protocol=transfer[0].protocol,
-        )
-    return result
-
-
-def _of_first_process(measure: Callable[[], T]) -> T:
-    """Return what the first process measures; the others wait for it."""
-    value = agree(measure() if is_first() else None)
-    assert value is not None
-    return value
 
 
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
     encoder = prepared.encoder
     dev = prepared.inputs.dev
     text = prepared.held_out_text
-    other = _other_start(prepared, observer)
-    teacher_dev = _teacher_dev(prepared)
+    other = score_other_start(prepared, observer)
+    teacher_dev = score_teacher(prepared)
     result = loop.train(
         model,
         prepared.tokenizer,
@@ -136,84 +98,13 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     )
     result = replace(result, other_start=other, teacher_dev=teacher_dev)
     if text is not None:
-        values = _of_first_process(lambda: text.values(encoder.torch_module))
+        values = of_first_process(lambda: text.values(encoder.torch_module))
         result = replace(result, held_out_perplexity=values["held_out_perplexity"])
-    result = _with_test_scores(prepared, encoder, result)
+    result = with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
     card = model_card(config, encoder, prepared.request)
     everywhere(lambda: folder.finish(encoder, model.head, config, card, model.trained_parts()))
     return result
-
-
-def score(prepared: Prepared, module: TorchEncoder, is_start: bool) -> dict[str, float | None]:
-    """Return the scores of an encoder of a run on the dev sets and on the held-out text, by their names in the log.
-
-    Args:
-        prepared: the run.
-        module: the encoder, with the weights that it has now.
-        is_start: whether these are the weights that the run begins with, whose scores on the dev sets are kept.
-    """
-    values: dict[str, float | None] = {}
-    if prepared.inputs.dev:
-        backend: Any = prepared.encoder.local.backend
-        first_module = prepared.encoder.torch_module
-        backend.module = module
-        try:
-            values |= _dev_values(prepared, prepared.encoder, is_start)
-        finally:
-            backend.module = first_module
-    if prepared.held_out_text is not None:
-        values |= prepared.held_out_text.values(module)
-    return values
-
-
-def _dev_values(prepared: Prepared, encoder: SentenceEncoder, is_start: bool) -> dict[str, float | None]:
-    dev = prepared.inputs.dev
-    geometry = prepared.request.log.log_geometry
-    if is_start:
-        return StartScores(encoder, dev, geometry).measure()
-    return dev_values(encoder, dev, geometry=geometry)
-
-
-def other_start_model(prepared: Prepared) -> EvaluatedModel | None:
-    """Return the start model with the pooling that was not taken; None if there is none, or nothing to score it on."""
-    other = prepared.pooling.other
-    request = prepared.request
-    if other is None or not prepared.inputs.dev or not has_weights(prepared.encoder.local.spec.folder):
-        return None
-    pooling = None if other == OWN else other
-    options = LoadOptions(pooling=pooling, backend="torch", precision="fp32", device=request.device)
-    return EvaluatedModel(request.model, options)
-
-
-def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | None:
-    """Score the start model with the pooling that was not taken, on the dev set that decides, and tell the observer."""
-    model = other_start_model(prepared)
-    if model is None:
-        return None
-    task = prepared.inputs.dev[0].task
-    score = _of_first_process(lambda: model.measure([task])[0])
-    if score.reason:
-        return None
-    start = OtherStart(str(prepared.pooling.other), score.value)
-    if observer is not None:
-        observer.other_start(start)
-    return start
-
-
-def _teacher_dev(prepared: Prepared) -> float | None:
-    """Score the first teacher on the dev set that decides, if it encodes texts, and say it."""
-    if not prepared.inputs.dev or not prepared.teachers:
-        return None
-    dev = prepared.inputs.dev[0]
-    teacher = prepared.teachers[0]
-    if not isinstance(teacher, EncoderTeacher):
-        return None
-    task = for_model(dev.task, teacher.encoder.spec)
-    value = _of_first_process(lambda: teacher.model.measure([task])[0].value)
-    if is_first():
-        console.note(f"the teacher {public_name(teacher.name)} has {dev.score_text(value)}")
-    return value
 
 
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
@@ -226,7 +117,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         finished = _folder(prepared)  # it refuses another run's
         assert finished.results is not None
         return _finished(prepared, finished, finished.results)
-    other = _other_start(prepared, observer)
+    other = score_other_start(prepared, observer)
     before = _observed_dev_values(prepared, prepared.encoder, observer, is_start=True)
     began = time.perf_counter()
     sentences = list(prepared.corpus.sentences)
@@ -244,7 +135,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
             best_step=0,
             final=after[dev.key],
         )
-    result = _with_test_scores(prepared, encoder, TrainResult(scores, 0, 0, speed, 0, other_start=other))
+    result = with_test_scores(prepared, encoder, TrainResult(scores, 0, 0, speed, 0, other_start=other))
     folder = _folder(prepared)  # this may replace an older folder: everything that can fail comes before
     if prepared.inputs.dev:
         folder.log({"step": 0, **before, "fitted": False})
@@ -261,7 +152,7 @@ def _observed_dev_values(
     """Return the scores of an encoder on the dev sets, and tell the observer; empty without dev sets."""
     if not prepared.inputs.dev:
         return {}
-    values = _dev_values(prepared, encoder, is_start)
+    values = scores_of(prepared, encoder, is_start)
     if observer is not None:
         observer.scored(0, values, False)
     return values

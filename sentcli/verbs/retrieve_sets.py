@@ -42,7 +42,7 @@ def score_sets(
 ) -> Result:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
     _check_usage(models, sets, search.modes, overwrite=overwrite)
-    study = study_of(models)
+    study = study_of(models, once=True)
     top_k = search.top_k or TOP_K
     collections = searched_sets.load_sets(sets.beir or [], sets.split)
     if passages.passages and (sets.from_run or search.modes == ["bm25"]):

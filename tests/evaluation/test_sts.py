@@ -302,7 +302,8 @@ def test_every_model_is_found_before_one_is_scored(folder, tiny_bert, invoke):
 def test_several_models_are_a_list_and_compared(folder, tiny_bert, tmp_path, invoke):
     other = SentenceEncoder.load(tiny_bert, backend="torch", pooling="max")
     other.save(tmp_path / "other")
-    call = ["sts-eval", "-m", tiny_bert, "-m", tmp_path / "other", "-m", tiny_bert, "--data", folder, "--json", "-"]
+    same = shutil.copytree(tiny_bert, tmp_path / "same")
+    call = ["sts-eval", "-m", tiny_bert, "-m", tmp_path / "other", "-m", same, "--data", folder, "--json", "-"]
     done = invoke(*call, check=0)
     first, second, third = json.loads(done.stdout)
     assert "compared" not in first
@@ -315,8 +316,11 @@ def test_several_models_are_a_list_and_compared(folder, tiny_bert, tmp_path, inv
     assert done.stderr.count("STS12") == 3 and "paired" not in first
 
 
-def test_many_models_have_a_row_each(folder, tiny_bert, invoke):
-    done = invoke("sts-eval", *["-m", tiny_bert] * 5, "--data", folder, "--tasks", "STS12", check=0)
+def test_many_models_have_a_row_each(folder, tiny_bert, tmp_path, invoke):
+    copies = []
+    for number in range(5):
+        copies += ["-m", shutil.copytree(tiny_bert, tmp_path / f"copy-{number}")]
+    done = invoke("sts-eval", *copies, "--data", folder, "--tasks", "STS12", check=0)
     scores, _, differences = done.stdout.partition("difference of scores")
     best = [line for line in scores.splitlines() if line.startswith("│") and "*" in line]
     assert differences.count("STS12") == 4

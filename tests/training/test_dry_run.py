@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.evaluation import transfer
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.training import dry_run, run
+from sentcli.training import dry_run, scoring
 from tests.evaluation.conftest import write_downstream
 from tests.training.test_sweep import train
 
@@ -47,14 +47,14 @@ def test_what_is_scored_at_the_end_is_a_part_of_the_time(invoke, tiny_bert, text
 
 
 def test_evaluations_are_measured_once_for_encoders_that_are_alike(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
-    measured = run.dev_values
+    measured = scoring.dev_values
     calls = []
 
     def counted(*given, **options):
         calls.append(given)
         return measured(*given, **options)
 
-    monkeypatch.setattr(run, "dev_values", counted)
+    monkeypatch.setattr(scoring, "dev_values", counted)
     (tmp_path / "s.toml").write_text("seeds = [1]\n[[grid]]\nmini_batch_size = [2, 4, 8]\n")
     options = ["--method", "simcse", "--sweep", tmp_path / "s.toml", "--eval-data", dev, "--pooling", "cls"]
     done = train(invoke, tiny_bert, text, tmp_path / "out", *options, "--dry-run", "--json", "-")

@@ -436,11 +436,11 @@ def test_runs_whose_trainings_differ_are_no_seeds_of_one_point():
 def test_a_run_says_of_which_training_it_is_a_seed(invoke, tiny_bert, text, tmp_path):
     for name, rate, seed in (("a", "1e-3", 1), ("b", "1e-3", 2), ("c", "1e-4", 1)):
         train(invoke, tiny_bert, text, tmp_path / name, "--method", "simcse", "--seed", seed, "--learning-rate", rate)
-    first, second, third = (EvaluatedModel(str(tmp_path / name)).training for name in "abc")
+    first, second, third = (EvaluatedModel(str(tmp_path / name)).run_facts["training"] for name in "abc")
     assert first == second and len({first, third, None}) == 3
-    assert EvaluatedModel(str(tiny_bert)).training is None
+    assert "training" not in EvaluatedModel(str(tiny_bert)).run_facts
     (tmp_path / "b" / "run.json").write_text("[1]")
-    assert EvaluatedModel(str(tmp_path / "b")).training is None
+    assert "training" not in EvaluatedModel(str(tmp_path / "b")).run_facts
 
 
 def test_early_stop(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
