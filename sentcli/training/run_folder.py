@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 LOCK_FILE = ".lock"
 FAILED_BATCH = "failed-batch.json"
 WEIGHTS_FILE = "model.safetensors"
+UNCHECKED = ".tmp-unchecked"
+"""The folder, in that of the run, in which the model lies until it was compared."""
 ENVIRONMENT_KEY = "environment"
 """The key of ``run.json`` for versions and hardware, which may move the last bits of the weights."""
 IN_PROGRESS = (METRICS_FILE, IDENTITY_FILE, LOCK_FILE, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
@@ -331,15 +332,21 @@ class RunFolder:
         write_json(self.path / CONFIG_FILE, config)
         (self.path / CARD).write_text(card, "utf-8")
         self._write_head(head, kept or {})
-        with tempfile.TemporaryDirectory(prefix=".tmp", dir=self.path) as work:
-            written = Path(work)
+        written = self.path / UNCHECKED
+        shutil.rmtree(written, ignore_errors=True)  # of a run that was killed here
+        written.mkdir()
+        try:
             write_model_files(encoder.on_torch().local, written)
             check_written(encoder, written)
             add_beside(encoder.model, written)
-            for file in written.iterdir():
-                if file.name != WEIGHTS_FILE:
-                    file.replace(self.path / file.name)
-            (written / WEIGHTS_FILE).replace(self.path / WEIGHTS_FILE)
+            names = {path.name for path in written.iterdir()} - {WEIGHTS_FILE}
+            for name in [*sorted(names), WEIGHTS_FILE]:
+                target = self.path / name
+                if target.is_dir():
+                    shutil.rmtree(target)
+                (written / name).replace(target)
+        finally:
+            shutil.rmtree(written, ignore_errors=True)
         self._put_in_place()
 
     def _write_head(self, head: nn.Module, parts: Mapping[str, nn.Module]) -> None:

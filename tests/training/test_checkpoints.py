@@ -136,20 +136,38 @@ def test_killed_with_9(tiny_bert, text, dev, tmp_path, run):
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
-def test_killed_while_the_model_is_written(invoke, tiny_bert, text, tmp_path, monkeypatch):
+@pytest.mark.parametrize("moved", [None, 0, 4])
+def test_killed_while_the_model_is_written(moved, invoke, tiny_bert, text, tmp_path, monkeypatch):
+    """While the weights are written aside, and while the files that were compared are put in their places."""
     invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
     call = arguments(tiny_bert, text, tmp_path / "m")
     write = saving.save_weights
 
     def stop(module, path):
-        if path.name == "model.safetensors" and path.parent.name == "m":
+        if path.name == "model.safetensors" and path.parent.name == run_folder.UNCHECKED:
             raise KeyboardInterrupt
         write(module, path)
 
+    replace = type(tmp_path).replace
+    places = []
+
+    def stop_moving(path, target):
+        if path.parent.name == run_folder.UNCHECKED:
+            places.append(target)
+            if len(places) > moved:
+                raise KeyboardInterrupt
+        return replace(path, target)
+
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "save_weights", stop)
+        if moved is None:
+            patch.setattr(saving, "save_weights", stop)
+        else:
+            patch.setattr(type(tmp_path), "replace", stop_moving)
         assert invoke(*call).exit_code == 130
-    assert (tmp_path / "m" / "modules.json").exists()
+    assert not (tmp_path / "m" / "model.safetensors").exists()
+    left = tmp_path / "m" / run_folder.UNCHECKED  # as kill -9 leaves it
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"torn")
     invoke(*call, "--resume", check=0)
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 

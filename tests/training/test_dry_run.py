@@ -12,7 +12,10 @@ from tests.evaluation.conftest import write_downstream
 from tests.training.test_sweep import train
 
 
-def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(invoke, tiny_bert, text, dev, tmp_path, grid):
+def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(
+    invoke, tiny_bert, text, dev, tmp_path, grid, monkeypatch
+):
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))  # which has no score of the start
     options = ["--sweep", grid, "--eval-data", dev, "--dry-run", "--json", "-"]
     done = train(invoke, tiny_bert, text, tmp_path / "out", *options)
     found = json.loads(done.stdout)["results"]
