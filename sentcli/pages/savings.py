@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -49,7 +48,9 @@ class Savings(Part):
 
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
         """Return the ways of searching a set with a model."""
-        comparison = self.comparisons[scores.model, task]
+        comparison = self.comparisons.get((scores.model, task))
+        if comparison is None:  # the model has no score on the set
+            return {"variants": None}
         entries = []
         for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
             difference = comparison.difference(variant)
@@ -145,27 +146,28 @@ def read_grid(name: str, tasks: Sequence[OwnTask]) -> VariantGrid:
     return VariantGrid.read(name)
 
 
-def compare_variants(
-    models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], grid: VariantGrid, allow: float
-) -> Savings:
-    """Search every set in every way with every model.
+def compare_variants(scored: Sequence[tuple[EvaluatedModel, OwnTask]], grid: VariantGrid, allow: float) -> Savings:
+    """Search sets in every way with models.
 
     Args:
-        models: those of the command.
-        tasks: the sets.
+        scored: models and sets on which they have a score.
         grid: what is tried.
         allow: the loss that is allowed, in units of the metric.
     """
-    sets = {task.name: task.data for task in retrieval_tasks(tasks, "--variants")}
     comparisons = {}
-    for model, (name, data) in product(models, sets.items()):
-        comparison = variants.score_variants(model, data, name, grid, allow)
+    sets = {}
+    models = {}
+    for model, task in scored:
+        (retrieval,) = retrieval_tasks([task], "--variants")
+        name = task.name
+        sets[name] = retrieval.data
+        models[model.name] = model
+        comparison = variants.score_variants(model, retrieval.data, name, grid, allow)
         comparisons[model.name, name] = comparison
-    for (model_name, name), comparison in comparisons.items():
         score = comparison.value(comparison.variants[0])
         if allow >= score:
-            console.warn(f"{model_name} on {name} scores {score:.4f}: --allow {allow:g} lets every way pass")
-    return Savings(comparisons, sets, {model.name: model for model in models})
+            console.warn(f"{model.name} on {name} scores {score:.4f}: --allow {allow:g} lets every way pass")
+    return Savings(comparisons, sets, models)
 
 
 def _command(*words: str) -> str:

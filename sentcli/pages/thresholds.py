@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from sentcli import console
+from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.observing import keep, observe, tasks_with_hits
 from sentcli.evaluation.options import ThresholdOptions
@@ -83,33 +84,42 @@ def threshold_sections(scores: Sequence[ModelScores], shown: Mapping[str, str]) 
     return sections
 
 
-def find_thresholds(
-    models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], options: ThresholdOptions
-) -> list[Part]:
-    """Find the threshold of each model on each task, and keep it where that is asked for.
+def find_thresholds(scored: Sequence[tuple[EvaluatedModel, OwnTask]], options: ThresholdOptions) -> list[Part]:
+    """Find the threshold of models on tasks, and keep it where that is asked for.
 
     Args:
-        models: those of the command.
-        tasks: 0/1 pairs and retrieval sets.
+        scored: models, and tasks on which they have a score; 0/1 pairs and retrieval sets may carry a threshold.
         options: the precision, and the place that keeps what one model has learned from one task.
 
     Returns:
-        The thresholds; nothing where no precision is given.
+        The thresholds; nothing where no precision is given. A model and a task that cannot carry one are named in a
+        warning, if others can.
 
     Raises:
-        InputError: if the data cannot carry a threshold.
+        InputError: if none can carry a threshold.
     """
     precision = options.threshold
     place = options.keep_threshold
-    if precision is None:
+    if precision is None or not scored:
         return []
     of_scores = {}
-    for model, task in product(models, tasks_with_hits(tasks)):
-        threshold = find_threshold(observe(model, task), precision)
-        of_scores[model.name, task.name] = threshold_json(threshold)
-        if place is not None:
-            keep(place, model, task, threshold)
-        model.release()
+    failures = []
+    for model, own_task in scored:
+        for task in tasks_with_hits([own_task]):
+            try:
+                threshold = find_threshold(observe(model, task), precision)
+            except InputError as error:
+                failures.append((model.name, task.name, error))
+                model.release()
+                continue
+            of_scores[model.name, task.name] = threshold_json(threshold)
+            if place is not None:
+                keep(place, model, task, threshold)
+            model.release()
+    if not of_scores:
+        raise failures[0][2]
+    for name, task_name, failure in failures:
+        console.warn(f"{name} has no threshold on {task_name}: {failure}")
     return [Thresholds(precision, of_scores)]
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,13 +139,13 @@ def evaluate(
     if draws is not None:
         write_replicates(draws, scores)
         scores = [replace(of_model, replicates_file=str(draws)) for of_model in scores]
+    scored = _with_scores(models, tasks, scores)
     parts: list[Part] = [Caveats({task.name: task.caveats for task in tasks})]
     if by is not None:
         parts.append(Slices.of(scores, columns, by, baseline))
     if grid is not None:
-        parts.append(compare_variants(models, tasks, grid, gate.allow))
-    for sound_models, of_models in _with_scores(models, tasks, scores).items():
-        parts += find_thresholds(sound_models, of_models, thresholds)
+        parts.append(compare_variants(scored, grid, gate.allow))
+    parts += find_thresholds(scored, thresholds)
     if gate.save_baseline is not None:
         save_baseline(gate.save_baseline, models[0], scores[0], tasks)
     if baseline is not None:
@@ -171,15 +172,14 @@ def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, 
 
 def _with_scores(
     models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], scores: Sequence[ModelScores]
-) -> dict[tuple[EvaluatedModel, ...], list[OwnTask]]:
-    """Return the tasks by the models that have a score on them; those of which no model has one are left out."""
+) -> list[tuple[EvaluatedModel, OwnTask]]:
+    """Return each model with each task on which it has a score."""
     lacking = {of_model.model: of_model.lacking for of_model in scores}
-    groups: defaultdict[tuple[EvaluatedModel, ...], list[OwnTask]] = defaultdict(list)
-    for task in tasks:
-        sound_models = tuple(model for model in models if task.name not in lacking[model.name])
-        if sound_models:
-            groups[sound_models].append(task)
-    return groups
+    pairs = []
+    for model, task in product(models, tasks):
+        if task.name not in lacking[model.name]:
+            pairs.append((model, task))
+    return pairs
 
 
 def _in_passages(tasks: list[OwnTask], passages: PassageOptions, variants: str | None) -> list[OwnTask]:

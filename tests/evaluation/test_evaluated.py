@@ -153,3 +153,19 @@ def test_a_model_without_vectors_leaves_thresholds_and_in_domain_scores_to_the_o
     assert [first["results"]["in-domain"][f"recall@{k}"] for k in (1, 5, 10)] == [None] * 3
     assert f"{not_finite} has no score on in-domain" in " ".join(done.stderr.split())
     invoke(*call, not_finite, check=1)
+
+
+def test_a_model_without_vectors_leaves_the_ways_of_searching_to_the_others(
+    tiny_bert, not_finite, make_set, tmp_path, invoke
+):
+    """It ended the command for all models."""
+    grid = tmp_path / "grid.toml"
+    grid.write_text('types = ["float32"]\nindexes = ["flat"]\ndimensions = []\nprecisions = []\nlengths = []\n')
+    corpus = [{"_id": f"d{number}", "title": "", "text": f"the cat number {number}"} for number in range(30)]
+    queries = [{"_id": f"q{number}", "text": f"cat {number}"} for number in range(20)]
+    qrels = "".join(f"q{number}\td{number}\t1\n" for number in range(20))
+    call = ["evaluate", make_set(corpus=corpus, queries=queries, qrels=qrels), "--variants", grid, "-m"]
+    first, other = scored(invoke, *call, not_finite, "-m", tiny_bert)
+    (name,) = other["results"]
+    assert first["results"][name]["value"] is None and first["results"][name]["variants"] is None
+    assert other["results"][name]["variants"][0]["difference"] == 0
