@@ -168,7 +168,7 @@ def test_seeds_of_one_system_are_a_group(models, own, invoke, tmp_path):
     text = page.read_text()
     for words in (
         "ours",
-        "p (Holm)",
+        "Student",
         "Positives among all others",
         "What each model costs",
         f"sentcli evaluate {own['pairs']}",
