@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -124,7 +125,7 @@ class TrainingRun:
     @cached_property
     def metrics(self) -> RunMetrics | None:
         """The log; None if it is gone, or the method trains without steps."""
-        if self.folder is None or not (self.folder / METRICS_FILE).exists():
+        if self.folder is None or not os.path.lexists(self.folder / METRICS_FILE):
             return None
         return read_metrics(self.folder)
 

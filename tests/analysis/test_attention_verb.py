@@ -28,10 +28,11 @@ def drawn():
 def undrawn(request, monkeypatch):
     """Drawing takes most of the time: leave it out where a test does not look at it."""
     if "drawn" not in request.fixturenames:
+        # the page first: its module keeps what it has imported, and may be imported here
+        monkeypatch.setattr("sentcli.pages.write.inline", lambda figure: [])
         monkeypatch.setattr(
             "sentcli.pages.figures.save_figure", lambda figure, folder: (folder / f"{figure.name}.png").touch()
         )
-        monkeypatch.setattr("sentcli.pages.write.inline", lambda figure: [])
 
 
 @pytest.fixture

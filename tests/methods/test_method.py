@@ -769,7 +769,8 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
     scores = {id(model.encoder): 10.0, id(model.second): 20.0}
     step = 0
 
-    def score(encoder):
+    def score(encoder, is_start):
+        assert is_start == (step == 0)
         return {"dev_spearman": scores[id(encoder)] + (5 if step == best_step else 0)}
 
     dev = DevSet("STSBenchmark", "spearman", "dev_spearman", None)

@@ -141,7 +141,8 @@ def test_markdown_has_the_tables_of_the_page():
 LATEX = {
     r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"\textless{}": "<",
     r"\textgreater{}": ">", r"\textbar{}": "|", r"\texttt{\char34}": '"', r"\textasciigrave{}": "`", "{[}": "[",
-    "{]}": "]", "{*}": "*", r"$\pm$": "±", r"$\times$": "×", "$-$": "−", "--": "–", "{}": "",
+    "{]}": "]", "{*}": "*", r"$\pm$": "±", r"$\times$": "×", "$-$": "−", "--": "–",
+    r"\allowbreak{}": "", "{}": "",
     **{f"\\{sign}": sign for sign in "{}$&#%_"},
 }  # fmt: skip
 
