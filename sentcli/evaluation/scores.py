@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -93,9 +94,7 @@ class TaskScore:
         """
         if self.correct is None or metric in self.replicates:
             return self.replicates.get(metric)
-        stream = zlib.crc32(self.task.encode())
-        shares = significance.mean_replicates(self.correct.astype(np.float64), stream=stream)
-        return SCORE_KINDS[self.kind].highest * shares
+        return SCORE_KINDS[self.kind].highest * _shares_right(self.correct.tobytes(), zlib.crc32(self.task.encode()))
 
     def with_details(self, details: Mapping[str, Any]) -> TaskScore:
         """Return the score with further entries of the JSON of the task."""
@@ -122,6 +121,13 @@ class TaskScore:
             "items": items,
         }
         return replace(self, details=entries | self.details)
+
+
+@lru_cache(maxsize=512)  # JSON, console and page ask for the same
+def _shares_right(answers: bytes, stream: int) -> Floats:
+    """Return the share of right answers on samples of the examples ``[resamples]``, given the bytes of the answers."""
+    correct = np.frombuffer(answers, np.bool_)
+    return significance.mean_replicates(correct.astype(np.float64), stream=stream)
 
 
 @dataclass(frozen=True)

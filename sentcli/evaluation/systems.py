@@ -6,7 +6,6 @@ import fnmatch
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -132,18 +131,13 @@ class System:
             return mean, None
         return mean, statistics.stdev(values)
 
-    @cached_property
-    def _replicates(self) -> list[dict[str, Floats]]:
-        """The scores of each seed on samples of the items, by column: those of accuracies are drawn here, once."""
-        return [scores.replicates(scores.kinds[0]) for scores in self.seeds]
-
     def samples(self, column: str) -> Floats | None:
         """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples."""
         if not self.values(column):
             return None
         samples: list[Floats] = []
-        for of_seed in self._replicates:
-            draws = of_seed.get(column)
+        for scores in self.seeds:
+            draws = scores.replicates(scores.kinds[0]).get(column)
             if draws is None or (samples and len(draws) != len(samples[0])):
                 return None
             samples.append(draws)
