@@ -112,7 +112,7 @@ class Comparison:
         """Return the table of the differences, of which there is one at least.
 
         Args:
-            narrow: for a screen, where the one system that all others are compared with stands in the title.
+            narrow: the system that all others are compared with stands in the title, and not in a column.
         """
         rows = list(map(self._row, self.lines))
         texts = {}

@@ -155,7 +155,7 @@ def _sections(report: ScoreReport, table: ScoreTable, style: Style, *, figures: 
         if table.is_own:
             title = "Differences between models on your own data"
             level = 2
-        yield Section(title, lacking, table=comparison.table(), level=level)
+        yield Section(title, lacking, table=comparison.table(narrow=comparison.grouped), level=level)
     elif lacking and not table.is_own:
         yield Section(f"Differences between models{of_table}", lacking, level=3)
     subsets = score_tables.subset_table(table)
