@@ -197,13 +197,13 @@ class Comparison:
             notes.append(f"Means over seeds; the intervals are of other {sampled} and of other seeds.")
             if min(seeds) < FEW_SEEDS:
                 notes.append(f"With {min(seeds)} seeds, how far seeds lie from each other is itself hardly known.")
+        elif any(line.system.single_run_caveat for line in self.lines):
+            notes.append("Of other seeds it tells nothing: a trained run is one of many that there might be.")
         if needed:
             notes.append(
                 f"Seeds needed: of the smaller group, to show the difference that was seen; {MISSING}: no number of "
                 "seeds would on these items."
             )
-        elif any(line.system.single_run_caveat for line in self.lines):
-            notes.append("Of other seeds it tells nothing: a trained run is one of many that there might be.")
         return [*notes, *reasons]
 
 
