@@ -63,13 +63,13 @@ class SystemDifference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Differences:
     """The differences of the systems of some tables, whose p values are corrected together (Holm)."""
 
     lines: tuple[SystemDifference, ...]
 
     @classmethod
-    def of(cls, tables: Sequence[ScoreTable]) -> Comparison:
+    def of(cls, tables: Sequence[ScoreTable]) -> Differences:
         """Compare each system with the first one: that of the first table if it has the same tasks, else of its own.
 
         Of two models of one command a file says what the command found.
@@ -207,7 +207,7 @@ class Comparison:
         return [*notes, *reasons]
 
 
-def comparisons(tables: Sequence[ScoreTable]) -> list[Comparison]:
+def comparisons(tables: Sequence[ScoreTable]) -> list[Differences]:
     """Return the comparisons of the systems of tables: one for all of one's own data, and one for each other table.
 
     Tables of one command and kind, whose models differ in the protocol, have one together.
@@ -219,7 +219,7 @@ def comparisons(tables: Sequence[ScoreTable]) -> list[Comparison]:
         if not table.is_own:
             key = (first.command, first.source, table.kind.name)
         families.setdefault(key, []).append(table)
-    return list(map(Comparison.of, families.values()))
+    return list(map(Differences.of, families.values()))
 
 
 def _compared(table: ScoreTable, system: System, column: str, first: System) -> SystemDifference | None:

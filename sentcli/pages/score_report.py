@@ -14,7 +14,7 @@ from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
 from sentcli.evaluation.systems import Pattern, check_patterns
 from sentcli.pages import grouping, protocols, score_tables
-from sentcli.pages.comparisons import Comparison, comparisons, verdict
+from sentcli.pages.comparisons import Differences, comparisons, verdict
 from sentcli.pages.cost_table import cost_table
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.table import Table
@@ -67,11 +67,11 @@ class ScoreReport:
         return [table for table in self.tables if table.is_own]
 
     @cached_property
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[Differences]:
         """The differences of systems, of tables that have one correction together."""
         return comparisons(self.tables)
 
-    def comparison_behind(self, table: ScoreTable) -> Comparison | None:
+    def comparison_behind(self, table: ScoreTable) -> Differences | None:
         """Return the comparison that is shown behind a table, the last of those that it compares; None if it has none.
 
         The one of the user's own data stands behind all of its tables.
