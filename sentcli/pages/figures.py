@@ -155,7 +155,9 @@ def save_figure(figure: Figure, folder: Path) -> None:
             ".pdf": title | {"Subject": figure.alt, "CreationDate": None},
         }
         for suffix, metadata in about.items():
-            canvas.savefig(folder / f"{figure.name}{suffix}", metadata=metadata)
+            picture = io.BytesIO()  # the PDF writer hides the error of a full disk behind one of its own
+            canvas.savefig(picture, format=suffix[1:], metadata=metadata)
+            (folder / f"{figure.name}{suffix}").write_bytes(picture.getvalue())
     save_frame(figure.data, folder / f"{figure.name}.csv")
 
 
