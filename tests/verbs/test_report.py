@@ -142,7 +142,8 @@ def test_groups_are_compared_from_the_files_of_the_commands(invoke, pairs, tiny_
     invoke("sts-eval", *models, *options, check=0)
     out = tmp_path / "a.md"
     invoke("report", tmp_path / "seeds.json", "-o", out, "--group", "one=bert", "--group", "two=roberta", check=0)
-    assert "| two | one | 1, 1 | own |" in out.read_text("utf-8")
+    text = out.read_text("utf-8")
+    assert "| two | 1, 1 | own |" in text and "difference of mean scores from one" in text
 
 
 @pytest.mark.parametrize(
