@@ -8,7 +8,8 @@ import numpy as np
 from study_tables import RESULTS, markdown
 
 from sentcli.adapting.contest import WEIGHTED
-from sentcli.evaluation.significance import LEVEL, Difference, compare_means, corrected
+from sentcli.evaluation.differences import LEVEL, Difference
+from sentcli.evaluation.significance import compare_means, corrected
 
 ADAPT = RESULTS / "adapt"
 BEFORE = {

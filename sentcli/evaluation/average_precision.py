@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation import significance
+from sentcli.evaluation.differences import LEVEL
 
 Floats = npt.NDArray[np.float64]
 LEAST_OF_EITHER_LABEL = 10
@@ -100,7 +101,7 @@ def precision_interval(
     rarer = int(min(positive.sum(), (~positive).sum()))
     if rarer < LEAST_OF_EITHER_LABEL:
         return None
-    tails = [(1 - significance.LEVEL) / 2, (1 + significance.LEVEL) / 2]
+    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     if replicates.min() == 1:
         return float(tails[0] ** (1 / positive.sum())), 1.0
     value, without = _average_precisions(predicted, positive)

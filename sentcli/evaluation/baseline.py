@@ -16,10 +16,10 @@ import numpy as np
 from sentcli import __version__
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
+from sentcli.evaluation.differences import LEVEL, Difference
 from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.score_json import pack, unpack
 from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.significance import LEVEL, Difference
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import Number, read_json_form, write_json
 from sentcli.model.probe_vectors import ProbeVectors

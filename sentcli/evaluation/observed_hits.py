@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
+from sentcli.evaluation.differences import LEVEL
 from sentcli.search.calibration import LearnedFrom
 
 Floats = npt.NDArray[np.float64]
@@ -106,7 +107,7 @@ def quantile_of(groups: int) -> float:
     """Return Student's quantile of the usual level for so many groups."""
     from scipy.stats import t
 
-    return float(t.ppf((1 + significance.LEVEL) / 2, max(groups - 1, 1)))
+    return float(t.ppf((1 + LEVEL) / 2, max(groups - 1, 1)))
 
 
 def folds(groups: Rows) -> Rows:

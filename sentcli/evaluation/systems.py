@@ -13,12 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
+from sentcli.evaluation.differences import Difference
 from sentcli.evaluation.score_kinds import TRANSFER
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
-from sentcli.evaluation.significance import Difference, Floats, compare_groups, compare_seeds, mcnemar
-
-LEAST_ITEMS = 2
-UNKNOWN_SIZE = "the number of items that were sampled is not known"
+from sentcli.evaluation.significance import Floats, compare_groups, compare_seeds, mcnemar
 
 
 @dataclass(frozen=True)
@@ -191,13 +189,15 @@ class System:
             if answers is not None and other_answers is not None:
                 return mcnemar(answers, other_answers, TRANSFER.highest)
         difference = self._by_items(other, column, fixed) or self._by_samples(other, column, fixed)
-        if difference is None or difference.p is not None or difference.reason == UNKNOWN_SIZE:
+        if difference is None or difference.p is not None:
             return difference
         reasons = []
         for single in (self, other):
             caveat = single.single_run_caveat
             if caveat:
                 reasons.append(f"{single.label} {caveat}")
+        if not reasons:
+            return difference
         reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
         return replace(difference, reason=reason)
 
@@ -212,7 +212,7 @@ class System:
                 return None
             asked.add(task.items)
             values.append(task.item_values[metric])
-        if len(asked) != 1 or len(values[0]) < LEAST_ITEMS:
+        if len(asked) != 1 or len(values[0]) < 2:
             return None
         difference = compare_groups(values[: len(self.seeds)], values[len(self.seeds) :], fixed)
         scores = statistics.fmean(self.values(column)) - statistics.fmean(other.values(column))
@@ -229,7 +229,7 @@ class System:
         items = self.items(column)
         if items is None:
             apart = statistics.fmean(values) - statistics.fmean(other_values)
-            return Difference(apart, reason=UNKNOWN_SIZE)
+            return Difference(apart, reason="the number of items that were sampled is not known")
         return compare_seeds(values, other_values, samples, others, items, fixed)
 
     def _answers(self, column: str) -> npt.NDArray[np.bool_] | None:

@@ -21,12 +21,13 @@ from sentcli import console
 from sentcli.compression import Compression
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import costs
+from sentcli.evaluation.differences import Difference
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.readings import ReadDocuments, pieces_of, read_documents
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked
 from sentcli.evaluation.set_search import SetSearch
-from sentcli.evaluation.significance import Difference, Floats, mean_interval
+from sentcli.evaluation.significance import Floats, mean_interval
 from sentcli.evaluation.variant_grid import Encoding, Storage, VariantGrid, encodings, storages
 from sentcli.search import searcher
 from sentcli.search.exact import Blocks, Vectors

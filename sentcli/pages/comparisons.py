@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from sentcli.evaluation import significance
+from sentcli.evaluation.differences import LEVEL, Difference
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.evaluation.significance import Difference
 from sentcli.evaluation.systems import System
 from sentcli.pages.leaders import leaders
 from sentcli.pages.protocols import measure
@@ -331,7 +331,7 @@ def reservation(first: System, second: System, column: str) -> str:
         return ""
     if difference.p is None:
         return f"which was not compared with {second.label}: {difference.reason}"
-    if difference.p > 1 - significance.LEVEL:
+    if difference.p > 1 - LEVEL:
         return f"which is not told apart from {second.label}"
     return ""
 

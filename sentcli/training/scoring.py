@@ -50,7 +50,7 @@ class StartScores:
     """As the run begins: with its modules, its dropout and its layers."""
     sets: Sequence[DevSet]
     geometry: bool = False
-    """As for `dev_values`."""
+    """Whether alignment and uniformity are among the scores, as for `dev_values`."""
 
     @cached_property
     def key(self) -> str:

@@ -165,7 +165,7 @@ def judged(folder, rows, numbers):
 
 def test_the_folder_holds_what_was_judged(corpus, tiny_bert, tmp_path, monkeypatch):
     prefer(monkeypatch, "trained")
-    monkeypatch.setattr("sentcli.evaluation.significance.Difference.is_gain", True)
+    monkeypatch.setattr("sentcli.evaluation.differences.Difference.is_gain", True)
     rows = documents()
     dev = judged(tmp_path / "dev", rows, range(0, 40))
     test = judged(tmp_path / "test", rows, range(40, 80))

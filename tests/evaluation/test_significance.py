@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, spearmanr, ttest_rel
 
 from sentcli.evaluation import score_json, significance
+from sentcli.evaluation.differences import Difference, Variation
 from tests.examples import examples
 
 
@@ -119,7 +120,7 @@ def test_the_smallest_difference_is_shown_in_four_of_five_cases(seeds, items):
     random = np.random.default_rng(seeds)
     of_items, of_seeds = 0.5, 0.1 if seeds > 1 else 0.0
     variance = of_items**2 * 2 / items + 2 * of_seeds**2 / seeds
-    spread = significance.Spread(of_items**2 * 2 / items, 2 * of_seeds**2 / seeds, items - 1, max(2 * seeds - 2, 1))
+    spread = Variation(of_items**2 * 2 / items, 2 * of_seeds**2 / seeds, items - 1, max(2 * seeds - 2, 1))
     truth = spread.smallest
     assert truth == pytest.approx(2.8 * variance**0.5, rel=0.25)
     shown = 0
@@ -134,15 +135,15 @@ def test_the_smallest_difference_is_shown_in_four_of_five_cases(seeds, items):
 
 def test_the_seeds_that_would_show_a_difference():
     """With enough items the error falls with the root of the seeds; where the items alone hide it, none would."""
-    spread = significance.Spread(items=0.0001, seeds=2.0, item_freedom=1000, seed_freedom=4, runs=3)
+    spread = Variation(items=0.0001, seeds=2.0, item_freedom=1000, seed_freedom=4, runs=3)
     for difference in (2.0, 3.0, 8.0):
         needed = spread.seeds_needed(difference)
         assert spread.with_runs(needed).smallest <= difference < spread.with_runs(needed - 1).smallest
-    assert significance.Difference.tested(100.0, spread).seeds_needed == 2
-    hidden = significance.Spread(items=2.0, seeds=0.1, item_freedom=100, seed_freedom=4, runs=3)
-    assert significance.Difference.tested(1.0, hidden).seeds_needed is None
-    of_items = significance.Spread(items=2.0, seeds=0.0, item_freedom=100)
-    assert significance.Difference.tested(10.0, of_items).seeds_needed is None
+    assert Difference.tested(100.0, spread).seeds_needed == 2
+    hidden = Variation(items=2.0, seeds=0.1, item_freedom=100, seed_freedom=4, runs=3)
+    assert Difference.tested(1.0, hidden).seeds_needed is None
+    of_items = Variation(items=2.0, seeds=0.0, item_freedom=100)
+    assert Difference.tested(10.0, of_items).seeds_needed is None
 
 
 def test_accuracies():
