@@ -159,7 +159,7 @@ class BaselineComparison:
         if any(self.interval):
             return f"{self.difference.words()}, {allowed}"
         share = 1 - (1 - LEVEL) ** (1 / self.items)
-        return f"none of {self.items:,} has changed (up to {share:.0%} of others may), {allowed}"
+        return f"unchanged on all {self.items:,} (up to {share:.0%} of others may differ), {allowed}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry ``baseline`` of the JSON of a data set."""
