@@ -18,13 +18,16 @@ import pyarrow as pa
 from common import machine, seconds
 
 from sentcli.io.blocks import Block
-from sentcli.search import lance_filter, milvus, milvus_client, searcher
-from sentcli.search.collection_record import Record, fields_of
+from sentcli.search import searcher
+from sentcli.stores.lance import filter as lance_filter
+from sentcli.stores.milvus import client as milvus_client
+from sentcli.stores.milvus import collection as milvus
+from sentcli.stores.record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
-from sentcli.search.lance_store import Lance
-from sentcli.search.milvus_rows import filter_of
+from sentcli.stores.lance.store import Lance
+from sentcli.stores.milvus.rows import filter_of
 from sentcli.search.options import DatabaseOptions
-from sentcli.search.row_places import Places, hashes_of
+from sentcli.stores.row_places import Places, hashes_of
 
 QUERIES, K, RUNS, CENTRES = 20, 10, 5, 1000
 SCHEMA = {"number": pa.int64()}

@@ -1,4 +1,4 @@
-"""Moving a collection of a database to another model; the database keeps the one before, see `row_store.Database`."""
+"""Moving a collection of a database to another model; the database keeps the one before, see `stores.store.Database`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
 from sentcli.corpora.opening import open_corpus
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.search.collection_record import Record, fields_of
+from sentcli.stores.record import Record, fields_of
 from sentcli.search.corpus_documents import CorpusDocuments
 from sentcli.search.options import CorpusOptions, DatabaseOptions, IndexOptions, SearchOptions
 from sentcli.search.provenance import Provenance
-from sentcli.search.row_store import CollectionCorpus, Database
+from sentcli.stores.store import CollectionCorpus, Database
 
 
 @dataclass(frozen=True)

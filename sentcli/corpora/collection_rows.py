@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from sentcli.bulk.options import PassageOptions, TextOptions
     from sentcli.compression import Compression
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.search.collection_record import Record
+    from sentcli.stores.record import Record
     from sentcli.search.options import IndexOptions
-    from sentcli.search.row_places import Places
+    from sentcli.stores.row_places import Places
     from sentcli.search.stored_vectors import StoredVectors
 
 SENT_ROWS = 1024
@@ -56,7 +56,7 @@ class CollectionRows:
         Raises:
             InputError: for ids that a collection cannot have, before anything is written.
         """
-        from sentcli.search.row_places import Places
+        from sentcli.stores.row_places import Places
 
         hashes = np.empty(self.rows, np.int64)
         for number, key in enumerate(self.ids()):
@@ -97,7 +97,7 @@ class CollectionInput:
         """
         from sentcli.io.column_types import name_of
         from sentcli.search.bm25 import LANGUAGE
-        from sentcli.search.collection_record import NULL, Record, fields_of
+        from sentcli.stores.record import NULL, Record, fields_of
 
         kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
         given = [name for name in kinds if name not in COLUMNS]  # those of passages have types of their own

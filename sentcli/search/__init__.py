@@ -25,17 +25,11 @@ the row groups of the hits.
 
 What `retrieve --corpus` searches is a `Corpus` (`search/corpus.py`): a protocol of its rows (columns, conditions,
 counts, documents), of how its vectors were made, and of the nearest rows by vectors and by words. Fusion, hits and the
-loop over queries stand once above it. `LocalCorpus` is a file, a directory or a retrieval set, `MilvusCorpus` and
-`LanceCorpus` are collections; `tests/search/frame_corpus.py` is one more in 80 lines, and `tests/search/test_corpus.py`
-what all of them have to do. `open_corpus` in `corpora/opening.py` tells from a name which one it is; a backend outside
-of the package is an entry point `sentcli.corpora`. `SearchOptions` (`search/options.py`) is the same value on the
-command line and in a corpus. For a collection of Milvus `milvus_client.py` connects, `milvus.py` writes and finds rows,
-and `milvus_rows.py` says what a row and a condition are there; for a table of LanceDB these are `lance_client.py`,
-`lance.py`, `lance_waiting.py` and `lance_filter.py`. What both say about themselves is a `Record`
-(`collection_record.py`), which rows they have are `KnownRows` (`known_rows.py`), in the order of `row_places.py`, and
-their words are `CollectionWords` (`collection_corpus.py`). What a database offers to `corpora/collections.py`, which
-writes a corpus into any of them, is a `RowStore` (`row_store.py`): `milvus_store.py` and `lance_store.py`, by the entry
-points `sentcli.databases`.
+loop over queries stand once above it. `LocalCorpus` is a file, a directory or a retrieval set; the collections of
+databases have theirs in `stores/`; `tests/search/frame_corpus.py` is one more in 80 lines, and
+`tests/search/test_corpus.py` what all of them have to do. `open_corpus` in `corpora/opening.py` tells from a name which
+one it is; a backend outside of the package is an entry point `sentcli.corpora`. `SearchOptions` (`search/options.py`) is
+the same value on the command line and in a corpus.
 
 A **cross-encoder** is an encoder whose texts are pairs (`pair_text` in `model/tokenizing.py`) and whose vectors are
 their scores, by the module `Classifier`: packing, exports and the cache are those of encoders. `Reranker`

@@ -161,8 +161,8 @@ def test_compacting_leaves_what_is_kept(corpus, other, tiny_bert, tmp_path, invo
 
 
 STEPS = {
-    "lance": ("lance_store:LanceStore.publish", "lance_store:LanceStore._tag", "lance_store:LanceStore._made"),
-    "milvus": ("milvus_store:MilvusStore.publish", "milvus:MilvusCollection.promote"),
+    "lance": ("lance.store:LanceStore.publish", "lance.store:LanceStore._tag", "lance.store:LanceStore._made"),
+    "milvus": ("milvus.store:MilvusStore.publish", "milvus.collection:MilvusCollection.promote"),
 }
 
 
@@ -176,7 +176,7 @@ def test_a_killed_move_goes_on(number, when, place, corpus, other, tiny_bert, in
     index(invoke, corpus, place, tiny_bert)
     before = hits(invoke, place)
     move = ("-m", other, *TORCH, "--anyway")
-    step = f"sentcli.search.{steps[number]}"
+    step = f"sentcli.stores.{steps[number]}"
     process = Forked("tests.corpora.killed_move", step, when, "migrate", place[0], *place[1], *move)
     process.communicate(120)
     assert process.returncode == -signal.SIGKILL

@@ -89,10 +89,10 @@ def test_a_killed_run_goes_on(invoke, place, tmp_path, with_table):
 
 
 STEPS = {
-    "check_there": ("lance_waiting", "WaitingRows"),
-    "_made": ("lance_store", "LanceStore"),
-    "drop": ("lance_waiting", "WaitingRows"),
-    "_build_index": ("lance_store", "LanceStore"),
+    "check_there": ("waiting", "WaitingRows"),
+    "_made": ("store", "LanceStore"),
+    "drop": ("waiting", "WaitingRows"),
+    "_build_index": ("store", "LanceStore"),
     "with_record": ("lance", "LanceCollection"),
 }
 
@@ -116,7 +116,7 @@ def test_an_end_between_two_steps_leaves_a_whole_version(invoke, place, monkeypa
 
     module, kind = STEPS[step]
     with monkeypatch.context() as patch:
-        patch.setattr(getattr(import_module(f"sentcli.search.{module}"), kind), step, stopped)
+        patch.setattr(getattr(import_module(f"sentcli.stores.lance.{module}"), kind), step, stopped)
         invoke("index", tmp_path / "new", *index, check=1)
     assert answered() == counts["old" if step in ("check_there", "_made") else "new"]
     results = json.loads(invoke("index", tmp_path / "new", *index, check=0).stdout)["results"]

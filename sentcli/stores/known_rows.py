@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sentcli.search.collection_record import TEXT_DIGITS
+from sentcli.stores.record import TEXT_DIGITS
 from sentcli.search.neighbours import Integers, Mask
-from sentcli.search.row_places import Places, hashes_of
+from sentcli.stores.row_places import Places, hashes_of
 
 
 class RowBatch(NamedTuple):
@@ -17,7 +17,7 @@ class RowBatch(NamedTuple):
 
     ids: Sequence[str]
     hashes: Sequence[str]
-    """Their `collection_record.row_hashes`."""
+    """Their `record.row_hashes`."""
     places: Integers
     keys: Sequence[Any]
     """By what the database returns a row."""

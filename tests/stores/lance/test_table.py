@@ -21,10 +21,10 @@ pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 import lancedb
 
 from sentcli.io.writers import arrow_column
-from sentcli.search.collection_record import Record, fields_of
+from sentcli.stores.record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
-from sentcli.search.lance import LanceCollection, schema_of
-from sentcli.search.lance_filter import filter_of
+from sentcli.stores.lance.table import LanceCollection, schema_of
+from sentcli.stores.lance.filter import filter_of
 from tests.examples import examples
 from tests.tolerance import Near
 
@@ -390,16 +390,16 @@ def test_a_reader_keeps_its_version_while_the_table_is_written(write, corpus, ti
 
 @pytest.mark.slow
 def test_the_second_of_two_writers_says_so(write, corpus, place, tiny_bert, monkeypatch):
-    from sentcli.search import lance_waiting
+    from sentcli.stores.lance import waiting
 
-    real, second = lance_waiting.WaitingRows.add, []
+    real, second = waiting.WaitingRows.add, []
 
     def meanwhile(self, *arguments):
         command = [sys.executable, "-m", "sentcli", "index", str(corpus), "--to", place, "-m", str(tiny_bert)]
         second.append(subprocess.run(command, capture_output=True, text=True, check=False))
         return real(self, *arguments)
 
-    monkeypatch.setattr(lance_waiting.WaitingRows, "add", meanwhile)
+    monkeypatch.setattr(waiting.WaitingRows, "add", meanwhile)
     assert write(corpus, "-m", tiny_bert)["rows"] == len(ROWS)
     assert second[0].returncode == 2 and "another process" in second[0].stderr
 
@@ -407,12 +407,12 @@ def test_the_second_of_two_writers_says_so(write, corpus, place, tiny_bert, monk
 @pytest.mark.parametrize("when", ["while rows wait", "before the commit"])
 def test_what_another_writer_did_meanwhile_is_noticed(write, corpus, place, tiny_bert, monkeypatch, when):
     """As in a bucket, where no lock is held."""
-    from sentcli.search import lance_store, lance_waiting
+    from sentcli.stores.lance import store, waiting
 
     write(corpus, "-m", tiny_bert)
     rows = [json.loads(line) | {"rating": 50} for line in corpus.read_text().splitlines()]
     rows_of(corpus, rows)
-    real = lance_waiting.WaitingRows.add
+    real = waiting.WaitingRows.add
 
     def disturbed(self, *arguments):
         real(self, *arguments)
@@ -424,7 +424,7 @@ def test_what_another_writer_did_meanwhile_is_noticed(write, corpus, place, tiny
             table_of(place).delete("id = 'd1'")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lance_store.WaitingRows, "add", disturbed)
+        patch.setattr(store.WaitingRows, "add", disturbed)
         assert "another process" in write(corpus, "-m", tiny_bert, check=2)
     assert write(corpus, "-m", tiny_bert)["rows"] == len(ROWS)
     assert set(table_of(place).to_arrow()["rating"].to_pylist()) == {50}

@@ -1,4 +1,4 @@
-"""Writing a corpus into a table of LanceDB; see `row_store`.
+"""Writing a corpus into a table of LanceDB; see `stores.store`.
 
 Rows that are new or have changed wait in a table beside, `NAME` + `NEXT`, which an interruption leaves and the same
 command goes on with. When all are there, one commit brings them into the table: a table that is made anew gets a whole
@@ -25,10 +25,10 @@ from sentcli.bounds import one_of
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import locked
 from sentcli.io.blocks import Block
-from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, Record
-from sentcli.search.known_rows import KnownRows, pair_hashes, text_of, within
-from sentcli.search.lance import REQUEST_ROWS, LanceCollection, schema_of
-from sentcli.search.lance_client import (
+from sentcli.stores.record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, Record
+from sentcli.stores.known_rows import KnownRows, pair_hashes, text_of, within
+from sentcli.stores.lance.table import REQUEST_ROWS, LanceCollection, schema_of
+from sentcli.stores.lance.client import (
     NEXT,
     TABLE,
     all_tables,
@@ -39,14 +39,14 @@ from sentcli.search.lance_client import (
     require_room_in,
     writing,
 )
-from sentcli.search.lance_corpus import LanceSearch, LanceVectors
-from sentcli.search.lance_filter import with_ids
-from sentcli.search.lance_index import INDEX_TYPES, index_of
-from sentcli.search.lance_waiting import WaitingRows
+from sentcli.stores.lance.corpus import LanceSearch, LanceVectors
+from sentcli.stores.lance.filter import with_ids
+from sentcli.stores.lance.index import INDEX_TYPES, index_of
+from sentcli.stores.lance.waiting import WaitingRows
 from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
-from sentcli.search.row_places import Places, arranged
+from sentcli.stores.row_places import Places, arranged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ KEEPS_ALL = datetime.timedelta(days=36_500)
 
 
 class Lance:
-    """A folder or a bucket, and the name of a table; see `row_store.Database`."""
+    """A folder or a bucket, and the name of a table; see `stores.store.Database`."""
 
     most_id_bytes: int | None = None
     most_text_bytes: int | None = None
@@ -157,7 +157,7 @@ class Lance:
 
 @dataclass(frozen=True)
 class LanceRows:
-    """The rows of a table; see `row_store.RowsThere`."""
+    """The rows of a table; see `stores.store.RowsThere`."""
 
     title: str
     collection: LanceCollection
@@ -179,7 +179,7 @@ class LanceRows:
 
 
 class LanceStore:
-    """A table while rows are written into it; see `row_store.RowStore`.
+    """A table while rows are written into it; see `stores.store.RowStore`.
 
     Args:
         place: the table and the options with which it is written.

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentcli.search.row_places import ROOM, Places, arranged, hashes_of, spread
+from sentcli.stores.row_places import ROOM, Places, arranged, hashes_of, spread
 from tests.examples import examples
 
 PLACES = st.lists(st.integers(0, 40), max_size=9, unique=True).flatmap(

@@ -12,12 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from sentcli.io.blocks import Block
 from sentcli.io.table_source import TableSource
-from sentcli.search.collection_record import Record
-from sentcli.search.known_rows import KnownRows
+from sentcli.stores.record import Record
+from sentcli.stores.known_rows import KnownRows
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
-from sentcli.search.row_places import Places
+from sentcli.stores.row_places import Places
 
 DATABASES = "sentcli.databases"
 """The group of entry points of databases: the name of each is its scheme, its value a class that makes a `Database`."""

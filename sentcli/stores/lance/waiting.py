@@ -10,12 +10,12 @@ import numpy as np
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.writers import arrow_column
-from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
-from sentcli.search.known_rows import KnownRows, pair_hashes, within
-from sentcli.search.lance import LanceCollection, schema_of
-from sentcli.search.lance_client import NEXT, all_tables, reading, writing
+from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.stores.known_rows import KnownRows, pair_hashes, within
+from sentcli.stores.lance.table import LanceCollection, schema_of
+from sentcli.stores.lance.client import NEXT, all_tables, reading, writing
 from sentcli.search.neighbours import AnyVectors, Integers
-from sentcli.search.row_places import Places
+from sentcli.stores.row_places import Places
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.search.collection_record import Record
+from sentcli.stores.record import Record
 from sentcli.search.provenance import Provenance
 from tests.faults.leaves import KINDS, changed, places
 

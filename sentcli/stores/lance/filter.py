@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentcli.io.column_types import TEXT
-from sentcli.search.collection_record import ID
+from sentcli.stores.record import ID
 from sentcli.search.conditions import All, Either, Test, Tree
 
 

@@ -23,10 +23,11 @@ pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[m
 pytest.importorskip("milvus_lite.adapter.grpc.server", reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 from sentcli.io.blocks import Block
-from sentcli.search import milvus, milvus_client
-from sentcli.search.collection_record import Record, fields_of
+from sentcli.stores.milvus import client as milvus_client
+from sentcli.stores.milvus import collection as milvus
+from sentcli.stores.record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
-from sentcli.search.milvus_rows import filter_of
+from sentcli.stores.milvus.rows import filter_of
 from tests.examples import examples
 from tests.tolerance import rounding
 
@@ -293,7 +294,7 @@ def test_a_run_that_ends_before_it_writes_leaves_a_collection_that_answers(invok
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("sentcli.search.milvus_store.MilvusStore.lacking", stopped)
+        patched.setattr("sentcli.stores.milvus.store.MilvusStore.lacking", stopped)
         assert invoke("index", tmp_path / "d", "--to", *place).exit_code == 130
     counted = invoke("retrieve", "--corpus", *place, "--count-by", "id", "--json", "-", check=0)
     assert len(json.loads(counted.stdout)["counts"]["values"]) == 30

@@ -1,4 +1,4 @@
-"""Writing a corpus into a collection of Milvus; see `row_store`."""
+"""Writing a corpus into a collection of Milvus; see `stores.store`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy as np
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.search.collection_record import FIRST_FORMAT, HASH, ID, VECTORS, Record
-from sentcli.search.known_rows import KnownRows, text_of
-from sentcli.search.milvus import BEFORE, NEXT, MilvusCollection
-from sentcli.search.milvus_client import SCHEME, answering, connect, is_file, require_room_in
-from sentcli.search.milvus_corpus import CollectionSearch, CollectionVectors
-from sentcli.search.milvus_rows import MOST_TEXT_BYTES
-from sentcli.search.milvus_schema import INDEX_TYPES, NOT_IN_A_FILE
+from sentcli.stores.record import FIRST_FORMAT, HASH, ID, VECTORS, Record
+from sentcli.stores.known_rows import KnownRows, text_of
+from sentcli.stores.milvus.collection import BEFORE, NEXT, MilvusCollection
+from sentcli.stores.milvus.client import SCHEME, answering, connect, is_file, require_room_in
+from sentcli.stores.milvus.corpus import CollectionSearch, CollectionVectors
+from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
+from sentcli.stores.milvus.schema import INDEX_TYPES, NOT_IN_A_FILE
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
-from sentcli.search.row_places import EMPTY, Places, arranged
+from sentcli.stores.row_places import EMPTY, Places, arranged
 
 
 class Milvus:
-    """A file of Milvus Lite or a server, and the name of a collection; see `row_store.Database`."""
+    """A file of Milvus Lite or a server, and the name of a collection; see `stores.store.Database`."""
 
     most_id_bytes: int | None = MOST_TEXT_BYTES
     most_text_bytes: int | None = MOST_TEXT_BYTES
@@ -116,7 +116,7 @@ class Milvus:
 
 
 class MilvusStore:
-    """A collection while rows are written into it; see `row_store.RowStore`."""
+    """A collection while rows are written into it; see `stores.store.RowStore`."""
 
     def __init__(self, collection: MilvusCollection, order: Places, *, replaces: bool) -> None:
         self.collection = collection

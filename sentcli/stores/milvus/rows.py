@@ -11,7 +11,7 @@ from typing import Any
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import text_cell
-from sentcli.search.collection_record import ID, TEXTS
+from sentcli.stores.record import ID, TEXTS
 from sentcli.search.conditions import All, Test, Tree
 
 MOST_TEXT_BYTES = 65_535
