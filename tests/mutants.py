@@ -1,14 +1,14 @@
 """Whether the tests notice when the code is wrong: mutants, and the share of them that tests kill.
 
-    pip install 'cosmic-ray>=8.4' pytest-cov
-    python -m pytest -m "not slow and not deep and not gpu" -n 2 --junitxml tests.xml --cov sentcli --cov-context test
-    python -m tests.mutants draw --coverage .coverage --junit tests.xml -o mutants.json
-    python -m tests.mutants run mutants.json --coverage .coverage --junit tests.xml -o results.jsonl
+    pip install 'cosmic-ray>=8.4'
+    python -m tests.mutants draw -o mutants.json
+    python -m tests.mutants reach mutants.json -o reach.json
+    python -m tests.mutants run mutants.json reach.json -o results.jsonl
 
-A mutant is a line of `PACKAGES` with one change. `draw` takes lines that some test reaches inside of functions, with a
-seed. `run` finds the same lines in any later state of the code by the function around them, and runs the tests that
-reach them, the `--most` quickest ones: a mutant is killed if one fails. Tests that reach a line in a process of their
-own are not counted.
+A mutant is a line of `PACKAGES` with one change. `draw` takes lines inside of functions, with a seed. `reach` runs the
+tests of ``make test`` once over a copy of the code that notes which of them come to these lines, also in processes that
+they start. `run` finds the same lines in any later state of the code (``--root``) by the function around them, and runs
+the tests that reach them, the ``--most`` quickest ones: a mutant is killed if one fails.
 """
 
 import argparse
@@ -27,12 +27,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-PACKAGES = ("bulk", "evaluation", "io", "model", "search")
+PACKAGES = ("bulk", "evaluation", "io", "model", "search", "stores")
 LEFT_OUT = ("ExceptionReplacer", "RemoveDecorator", "VariableInserter", "VariableReplacer")
 """Changes that are not drawn: they make errors of any test, or need arguments."""
 LONGEST = 600
 """The seconds after which the tests of a mutant count as hanging, and the mutant as killed."""
-ROOT = Path(__file__).parent.parent
+IGNORED = (".git", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "site", "demo-output")
+PROBE = '''
+import os
+
+seen = set()
+
+
+def reached(number):
+    """Note that the test that runs has come to a mutant."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    if test and (test, number) not in seen:
+        seen.add((test, number))
+        with open(os.path.join({folder!r}, str(os.getpid())), "a", encoding="utf-8") as file:
+            file.write(f"{{number}} {{test}}\\n")
+'''
+"""The module that the copy of `reach` has besides."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +100,13 @@ def numbered(lines, function, line):
     return lines[function.lineno - 1 : line - 1].count(lines[line - 1])
 
 
-def mutants_of(path, reached):
-    """Return the mutants of a file at the lines that are reached, by the place of the change."""
+def mutants_of(root, path):
+    """Return the mutants of a file by the place of the change, and what makes one of them."""
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator, operator_names
 
-    source = (ROOT / path).read_text("utf-8")
+    source = (root / path).read_text("utf-8")
     lines = source.splitlines()
     inside = places(source)
     found = defaultdict(list)
@@ -102,11 +117,10 @@ def mutants_of(path, reached):
         operator = get_operator(name)()
         positions = [place for node in ast_nodes(tree) for place in operator.mutation_positions(node)]
         for occurrence, (start, _) in enumerate(positions):
-            if start[0] not in inside or start[0] not in reached:
-                continue
-            found[start].append((operator, occurrence))
+            if start[0] in inside:
+                found[start].append((operator, occurrence))
 
-    def mutant(start, choice):
+    def mutant(choice):
         operator, occurrence = choice
         changed = mutate_code(source, operator, occurrence).splitlines()
         differing = [i for i, (one, two) in enumerate(zip(lines, changed, strict=False)) if one != two]
@@ -121,57 +135,24 @@ def mutants_of(path, reached):
     return found, mutant
 
 
-def passed(junit):
-    """Return the seconds of each test that passed, by its id."""
-    seconds = {}
-    for case in ET.parse(junit).getroot().iter("testcase"):
-        if not any(child.tag in ("failure", "error", "skipped") for child in case):
-            path = case.get("classname").replace(".", "/")
-            seconds[f"{path}.py::{case.get('name')}"] = float(case.get("time"))
-    return seconds
-
-
-class Reach:
-    """Which tests reach a line."""
-
-    def __init__(self, coverage, junit):
-        from coverage import CoverageData
-
-        self.data = CoverageData(coverage)
-        self.data.read()
-        self.seconds = passed(junit)
-        self.files = {}
-        for name in self.data.measured_files():
-            self.files[name[name.rindex("/sentcli/") + 1 :]] = name
-
-    def tests(self, path):
-        """Return the tests that reach each line of a file, the quickest first."""
-        found = {}
-        for line, contexts in self.data.contexts_by_lineno(self.files[path]).items():
-            tests = {context.partition("|")[0] for context in contexts} & self.seconds.keys()
-            if tests:
-                found[line] = sorted(tests, key=lambda test: (self.seconds[test], test))
-        return found
-
-
 def draw(arguments):
     """Write mutants that were drawn with a seed."""
-    reach = Reach(arguments.coverage, arguments.junit)
+    root = arguments.root
     sites = []
-    for path in sorted(reach.files):
-        if path.split("/")[1] in PACKAGES:
-            found, mutant = mutants_of(path, reach.tests(path))
-            sites += [(mutant, start, choices) for start, choices in sorted(found.items())]
+    for package in PACKAGES:
+        for path in sorted((root / "sentcli" / package).rglob("*.py")):
+            found, mutant = mutants_of(root, path.relative_to(root).as_posix())
+            sites += [(mutant, choices) for _, choices in sorted(found.items())]
     generator = random.Random(arguments.seed)
     generator.shuffle(sites)
     drawn = []
-    for mutant, start, choices in sites:
+    for mutant, choices in sites:
         if len(drawn) == arguments.count:
             break
-        made = mutant(start, generator.choice(choices))
+        made = mutant(generator.choice(choices))
         if made is not None:
             drawn.append(asdict(made))
-    Path(arguments.output).write_text(json.dumps(drawn, indent=1), "utf-8")
+    arguments.output.write_text(json.dumps(drawn, indent=1), "utf-8")
     print(f"{len(drawn)} mutants at {len(sites)} places: {Counter(m['path'].split('/')[1] for m in drawn)}")
 
 
@@ -192,12 +173,117 @@ def line_of(mutant, root):
     return None
 
 
-def outcome(mutant, reach, root, most):
-    """Run the tests that reach a mutant in a checkout of its own, and return what became of it."""
-    line = line_of(mutant, ROOT)
+class Probes(ast.NodeTransformer):
+    """Puts a call of the probe in front of the innermost statement of each line.
+
+    Args:
+        lines: the number of the mutants of each line.
+    """
+
+    def __init__(self, lines):
+        self.lines = lines
+        self.inside = False
+
+    def visit_FunctionDef(self, node):
+        """Look into a function."""
+        outer, self.inside = self.inside, True
+        self.generic_visit(node)
+        self.inside = outer
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def generic_visit(self, node):
+        """Put the probes into the blocks of a node, those within first."""
+        super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            if self.inside and isinstance(block, list):
+                setattr(node, field, list(self._probed(block)))
+        return node
+
+    def _probed(self, block):
+        for statement in block:
+            for line in range(statement.lineno, statement.end_lineno + 1):
+                for number in self.lines.pop(line, []):  # what is within has taken its own
+                    yield ast.parse(f"__import__('sentcli.reached_probe').reached_probe.reached({number})").body[0]
+            yield statement
+
+
+def with_probes(root, mutants, folder):
+    """Put probes into the files of a copy of the project, which write into a folder."""
+    lines = defaultdict(lambda: defaultdict(list))
+    for number, mutant in enumerate(mutants):
+        line = line_of(mutant, root)
+        if line is not None:
+            lines[mutant.path][line].append(number)
+    for path, of_file in lines.items():
+        tree = ast.parse((root / path).read_text("utf-8"))
+        probed = ast.fix_missing_locations(Probes(of_file).visit(tree))
+        (root / path).write_text(ast.unparse(probed), "utf-8")
+    (root / "sentcli/reached_probe.py").write_text(PROBE.format(folder=str(folder)), "utf-8")
+
+
+def environment(root):
+    """Return the environment in which the tests of a copy import that copy."""
+    return {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def seconds_of(junit):
+    """Return the seconds of each test that passed, by its id."""
+    seconds = {}
+    for case in ET.parse(junit).getroot().iter("testcase"):
+        if not any(child.tag in ("failure", "error", "skipped") for child in case):
+            path = case.get("classname").replace(".", "/")
+            seconds[f"{path}.py::{case.get('name')}"] = float(case.get("time"))
+    return seconds
+
+
+def reach(arguments):
+    """Write which tests come to each mutant, the quickest first."""
+    mutants = read_mutants(arguments.mutants)
+    with tempfile.TemporaryDirectory(prefix="sentcli-reach-") as folder:
+        copy, noted = Path(folder, "copy"), Path(folder, "noted")
+        noted.mkdir()
+        shutil.copytree(arguments.root, copy, ignore=shutil.ignore_patterns(*IGNORED), symlinks=True)
+        with_probes(copy, mutants, noted)
+        junit = Path(folder, "tests.xml")
+        call = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "not slow and not deep and not gpu",
+            "-p",
+            "no:cacheprovider",
+        ]
+        call += ["-n", str(arguments.workers), "--dist", "worksteal", "--junitxml", str(junit)]
+        subprocess.run(call, cwd=copy, env=environment(copy), check=False)
+        seconds = seconds_of(junit)
+        reached = defaultdict(set)
+        for file in noted.iterdir():
+            for line in file.read_text("utf-8").splitlines():
+                number, _, test = line.partition(" ")
+                if test in seconds:
+                    reached[number].add(test)
+    ordered = {}
+    for number, tests in reached.items():
+        ordered[number] = sorted(tests, key=lambda test: (seconds[test], test))
+    arguments.output.write_text(json.dumps(ordered, indent=1), "utf-8")
+    print(f"{len(ordered)} of {len(mutants)} mutants are reached by one of {len(seconds):,} tests that passed")
+
+
+def read_mutants(path):
+    """Return the mutants of a file of `draw`."""
+    return [Mutant(**facts) for facts in json.loads(path.read_text("utf-8"))]
+
+
+def outcome(mutant, tests, root):
+    """Run tests that reach a mutant in a checkout of its own, and return what became of it."""
+    line = line_of(mutant, root)
     if line is None:
         return {"outcome": "gone"}
-    tests = reach.tests(mutant.path).get(line, [])[:most]
     if not tests:
         return {"outcome": "not reached"}
     path = root / mutant.path
@@ -208,10 +294,9 @@ def outcome(mutant, reach, root, most):
     chosen = root / "chosen-tests.txt"
     chosen.write_text("\n".join(tests) + "\n", "utf-8")
     call = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            [*call, "--timeout=120", f"@{chosen}"], cwd=root, env=environment, timeout=LONGEST,
+            [*call, "--timeout=120", f"@{chosen}"], cwd=root, env=environment(root), timeout=LONGEST,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         code, said = done.returncode, done.stdout[-300:]
@@ -224,25 +309,23 @@ def outcome(mutant, reach, root, most):
 
 def run(arguments):
     """Run the tests against each mutant, and print the share that is killed."""
-    mutants = [Mutant(**facts) for facts in json.loads(Path(arguments.mutants).read_text("utf-8"))]
-    output = Path(arguments.output)
+    mutants = read_mutants(arguments.mutants)
+    reached = json.loads(arguments.reach.read_text("utf-8"))
+    output = arguments.output
     done = [json.loads(line) for line in output.read_text("utf-8").splitlines()] if output.exists() else []
-    known = {json.dumps(entry["mutant"]) for entry in done}
-    left = [mutant for mutant in mutants if json.dumps(asdict(mutant)) not in known]
+    known = {entry["number"] for entry in done}
     roots = SimpleQueue()
-    ignored = shutil.ignore_patterns(
-        ".git", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "site", "demo-output"
-    )
     with tempfile.TemporaryDirectory(prefix="sentcli-mutants-") as folder:
         for number in range(arguments.workers):
-            shutil.copytree(ROOT, Path(folder, str(number)), ignore=ignored, symlinks=True)
+            ignored = shutil.ignore_patterns(*IGNORED)
+            shutil.copytree(arguments.root, Path(folder, str(number)), ignore=ignored, symlinks=True)
             roots.put(Path(folder, str(number)))
 
-        def one(mutant):
+        def one(number):
             root = roots.get()
             try:
-                reach = Reach(arguments.coverage, arguments.junit)
-                found = {"mutant": asdict(mutant), **outcome(mutant, reach, root, arguments.most)}
+                tests = reached.get(str(number), [])[: arguments.most]
+                found = {"number": number, "mutant": asdict(mutants[number]), **outcome(mutants[number], tests, root)}
             finally:
                 roots.put(root)
             with output.open("a", encoding="utf-8") as file:
@@ -250,29 +333,30 @@ def run(arguments):
             return found
 
         with ThreadPoolExecutor(arguments.workers) as pool:
-            done += pool.map(one, left)
+            done += pool.map(one, [number for number in range(len(mutants)) if number not in known])
     counts = Counter(entry["outcome"] for entry in done)
     share = counts["killed"] / max(counts["killed"] + counts["survived"], 1)
-    print(f"{dict(counts)}: {share:.1%} of those that are there are killed")
+    print(f"{dict(counts)}: {share:.1%} of those that are reached are killed")
 
 
 def main():
-    """Draw mutants or run the tests against them."""
+    """Draw mutants, find the tests that reach them, or run these."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, work in (("draw", draw), ("run", run)):
+    for name, work in (("draw", draw), ("reach", reach), ("run", run)):
         command = commands.add_parser(name)
         command.set_defaults(work=work)
-        command.add_argument("--coverage", required=True)
-        command.add_argument("--junit", required=True)
-        command.add_argument("-o", "--output", required=True)
+        command.add_argument("-o", "--output", type=Path, required=True)
+        command.add_argument("--root", type=Path, default=Path(__file__).parent.parent, help="a checkout")
         if work is draw:
             command.add_argument("--count", type=int, default=120)
             command.add_argument("--seed", type=int, default=0)
-        else:
-            command.add_argument("mutants")
+            continue
+        command.add_argument("mutants", type=Path)
+        command.add_argument("--workers", type=int, default=os.cpu_count())
+        if work is run:
+            command.add_argument("reach", type=Path)
             command.add_argument("--most", type=int, default=150)
-            command.add_argument("--workers", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     arguments.work(arguments)
 

@@ -14,12 +14,12 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import BM25
-from sentcli.stores.record import Record
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_index import EFFORTS
 from sentcli.search.neighbours import MORE_HITS, Floats, Integers, Neighbours, order_of_rows
 from sentcli.search.options import SearchOptions
 from sentcli.search.provenance import Provenance
+from sentcli.stores.record import Record
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder

@@ -12,11 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from sentcli.io.blocks import Block
 from sentcli.io.table_source import TableSource
-from sentcli.stores.record import Record
-from sentcli.stores.known_rows import KnownRows
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
+from sentcli.stores.known_rows import KnownRows
+from sentcli.stores.record import Record
 from sentcli.stores.row_places import Places
 
 DATABASES = "sentcli.databases"

@@ -93,7 +93,7 @@ STEPS = {
     "_made": ("store", "LanceStore"),
     "drop": ("waiting", "WaitingRows"),
     "_build_index": ("store", "LanceStore"),
-    "with_record": ("lance", "LanceCollection"),
+    "with_record": ("table", "LanceCollection"),
 }
 
 

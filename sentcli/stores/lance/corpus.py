@@ -13,6 +13,11 @@ import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.model.passages import context_columns, with_contexts
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Vectors, VectorSource
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.options import CorpusOptions, SearchOptions
+from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import (
     CollectionWords,
     FoundRows,
@@ -22,14 +27,9 @@ from sentcli.stores.collection_corpus import (
     protocol_of,
     side_by_side,
 )
-from sentcli.stores.record import ID, ORDER, TEXTS, texts_of_rows
-from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors, VectorSource
-from sentcli.stores.lance.table import LanceCollection
 from sentcli.stores.lance.filter import brackets, filter_of
-from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
-from sentcli.search.options import CorpusOptions, SearchOptions
-from sentcli.search.rows import Document, by_frequency
+from sentcli.stores.lance.table import LanceCollection
+from sentcli.stores.record import ID, ORDER, TEXTS, texts_of_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

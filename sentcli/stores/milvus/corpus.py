@@ -15,6 +15,11 @@ from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import arrow_column
 from sentcli.model.passages import context_columns, with_contexts
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Vectors, VectorSource
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
+from sentcli.search.rows import Document
 from sentcli.stores.collection_corpus import (
     CollectionWords,
     FoundRows,
@@ -24,15 +29,10 @@ from sentcli.stores.collection_corpus import (
     protocol_of,
     side_by_side,
 )
-from sentcli.stores.record import ID, TEXTS, VECTORS, texts_of_rows
-from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors, VectorSource
-from sentcli.stores.milvus.collection import REQUEST_ROWS, MilvusCollection
 from sentcli.stores.milvus.client import connect
+from sentcli.stores.milvus.collection import REQUEST_ROWS, MilvusCollection
 from sentcli.stores.milvus.rows import filter_of, value_of
-from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
-from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
-from sentcli.search.rows import Document
+from sentcli.stores.record import ID, TEXTS, VECTORS, texts_of_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
