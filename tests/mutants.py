@@ -354,6 +354,8 @@ def main():
             continue
         command.add_argument("mutants", type=Path)
         command.add_argument("--workers", type=int, default=os.cpu_count())
+        if work is reach:
+            command.add_argument("--marks", default="not slow and not deep and not gpu", help="those of ``make test``")
         if work is run:
             command.add_argument("reach", type=Path)
             command.add_argument("--most", type=int, default=150)
