@@ -46,6 +46,8 @@ class CollectionRows:
 
     encodes: bool = True
     """Whether the vectors are made when they are needed."""
+    given_vectors: bool = False
+    """Whether the vectors are of a table that does not say how they were made: another vector is another row."""
 
     def order(self, most_bytes: int | None) -> Places:
         """Return the numbers of the rows.
@@ -168,7 +170,7 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
 
     cells = (block.columns for block, _ in blocks())
     record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema, cells)
-    return CollectionRows(len(stored.rows), record, ids, blocks, encodes=False)
+    return CollectionRows(len(stored.rows), record, ids, blocks, encodes=False, given_vectors=not origin.known)
 
 
 def _check_types(text: TextOptions, stored: StoredVectors) -> None:

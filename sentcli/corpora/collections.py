@@ -178,7 +178,8 @@ class CollectionUpdating:
         """Yield what has changed in each block of rows, and count it."""
         for block, vectors_of in rows.blocks():
             block = fitted(block, there.record)
-            hashes = row_hashes(block, there.record)
+            given = vectors_of(range(len(block))) if rows.given_vectors else None
+            hashes = row_hashes(block, there.record, given)
             changed = there.lacking(block.ids, hashes)
             chosen = [hashes[row] for row in changed]
             known = there.vectors_of(chosen) if rows.encodes and changed else {}

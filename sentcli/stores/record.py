@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
@@ -20,6 +21,7 @@ from sentcli.io.forms import adapter_of, decode
 from sentcli.io.writers import arrow_column
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
+from sentcli.search.neighbours import AnyVectors
 
 ID = "id"
 TEXTS = "text"
@@ -202,22 +204,31 @@ def fitted(block: Block, record: Record) -> Block:
     return replace(block, columns=values)
 
 
-def row_hashes(block: Block, record: Record) -> list[str]:
+def row_hashes(block: Block, record: Record, given: AnyVectors | None = None) -> list[str]:
     """Return a digest of each row, which is another one when the row has changed, wherever it and its columns stand.
 
     Args:
         block: rows that are `fitted`.
         record: of the collection.
+        given: their vectors ``[rows, dim]`` where they are a part of the rows, because no text says what they are;
+            None where the model of the record makes them.
     """
     if record.format == FIRST_FORMAT:
-        contents = zip(block.texts, *block.columns.values(), strict=True)
-        return list(map(_digest, contents))
-    columns = sorted(block.columns.items())
-    hashes = []
-    for row, (encoded, text) in enumerate(zip(block.encoded_texts, block.texts, strict=True)):
-        named = {name: values[row] for name, values in columns if values[row] is not None}
-        hashes.append(_digest(encoded) + _digest([text, named]))
-    return hashes
+        contents: list[list[Any]] = list(map(list, zip(block.texts, *block.columns.values(), strict=True)))
+    else:
+        contents = []
+        columns = sorted(block.columns.items())
+        for row, text in enumerate(block.texts):
+            named = {name: values[row] for name, values in columns if values[row] is not None}
+            contents.append([text, named])
+    if given is not None:
+        for content, vector in zip(contents, given, strict=True):
+            content.append(vector.tobytes().hex())
+    hashes = list(map(_digest, contents))
+    if record.format == FIRST_FORMAT:
+        return hashes
+    of_texts = map(_digest, block.encoded_texts)
+    return list(map(add, of_texts, hashes))
 
 
 def _digest(content: Any) -> str:

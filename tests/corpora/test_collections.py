@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sentcli import SentenceEncoder
@@ -106,6 +108,31 @@ def test_rows_are_the_same_from_texts_and_from_a_directory_of_them(to, index, in
     invoke("encode", tmp_path / "rows.jsonl", "-o", folder, "-m", tiny_bert, "--backend", "torch", check=0)
     done = invoke("index", folder, *to, "--json", "-", check=0)
     assert json.loads(done.stdout)["results"]["unchanged"] == 5
+
+
+def test_a_changed_vector_of_a_table_is_a_changed_row(to, tiny_bert, tmp_path, invoke):
+    """A table that does not say how its vectors were made: its texts are as they were, and one vector is another."""
+    words = ["cat", "dog", "bird", "mat"]
+    texts = [f"the {words[number % 4]} sat on the {words[number // 4 % 4]}" for number in range(40)]
+    vectors = SentenceEncoder.load(tiny_bert, backend="torch").encode(texts)
+
+    def written():
+        found = pa.array(list(vectors), pa.list_(pa.float32(), vectors.shape[1]))
+        columns = {"id": [f"d{number}" for number in range(40)], "text": texts, "vector": found}
+        pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+        command = ("index", tmp_path / "rows.parquet", *to, "-m", tiny_bert, "--backend", "torch", "--update")
+        return json.loads(invoke(*command, "--json", "-", check=0).stdout)["results"]
+
+    assert written()["new"] == 40
+    assert written()["kept"] == 40
+    vectors[1] = vectors[30]  # none of the sixteen that are compared with the model's
+    results = written()
+    counts = [results[key] for key in ("kept", "changed", "new", "gone", "encoded")]
+    assert counts == [39, 1, 0, 0, 0]
+    query = ("retrieve", "--corpus", *to[1:], "-m", tiny_bert, "--backend", "torch", "--query", texts[30])
+    hits = json.loads(invoke(*query, "--top-k", 40, "--hits", "-", check=0).stdout)["hits"]
+    scores = {hit["id"]: hit["score"] for hit in hits}
+    assert scores["d1"] == scores["d30"] > scores["d0"]
 
 
 def test_a_new_column_is_added_or_named_with_its_type(to, index, invoke):
