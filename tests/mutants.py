@@ -248,16 +248,7 @@ def reach(arguments):
         shutil.copytree(arguments.root, copy, ignore=shutil.ignore_patterns(*IGNORED), symlinks=True)
         with_probes(copy, mutants, noted)
         junit = Path(folder, "tests.xml")
-        call = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-m",
-            "not slow and not deep and not gpu",
-            "-p",
-            "no:cacheprovider",
-        ]
+        call = [sys.executable, "-m", "pytest", "-q", "-m", arguments.marks, "-p", "no:cacheprovider"]
         call += ["-n", str(arguments.workers), "--dist", "worksteal", "--junitxml", str(junit)]
         subprocess.run(call, cwd=copy, env=environment(copy), check=False)
         seconds = seconds_of(junit)
