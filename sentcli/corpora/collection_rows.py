@@ -191,7 +191,6 @@ def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
         InputError: if another model made them, or none is known.
     """
     from sentcli.encoder import load_encoder
-    from sentcli.search.vector_file import check_made_by
 
     origin = stored.origin
     if corpus.model is None:
@@ -199,12 +198,10 @@ def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
             raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
         return origin
     encoder = load_encoder(corpus.model, corpus.load)
-    own = (origin.prompt or "") if origin.known else encoder.role_prompt("document")
-    prompt = own if corpus.doc_prompt is None else corpus.doc_prompt
-    origin.check_encoder(encoder, prompt, stored.blocks.dimension)
+    prompt = stored.document_prompt(encoder, corpus.doc_prompt)
+    stored.check_made_by(encoder, prompt)
     if origin.known:
         return origin
-    check_made_by(stored, encoder, prompt)
     return VectorFacts.of(encoder, prompt)
 
 

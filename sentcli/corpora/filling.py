@@ -113,17 +113,11 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
     from sentcli import bulk
     from sentcli.encoder.vector_facts import VectorFacts
     from sentcli.io.folder import is_whole
-    from sentcli.search.vector_file import check_made_by
 
     facts = given.origin.recorded() if given.origin.known else {}
     if encoder is not None:
-        if doc_prompt is not None:
-            prompt = doc_prompt
-        elif given.origin.known:
-            prompt = given.origin.prompt or ""
-        else:
-            prompt = encoder.role_prompt("document")
-        check_made_by(given, encoder, prompt)
+        prompt = given.document_prompt(encoder, doc_prompt)
+        given.check_made_by(encoder, prompt)
         facts = facts or VectorFacts.of(encoder, prompt).recorded()
     if not facts:
         console.note(f"{given.origin.name} does not say which model made its vectors: -m at each search has to be it")

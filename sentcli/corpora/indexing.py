@@ -105,13 +105,12 @@ def with_queries(
     queries: Source | None,
 ) -> IndexRequest:
     """Return a request with the vectors of the queries of ``--queries``, after comparing the model with the vectors."""
-    origin = store.origin
-    origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
+    store.check_made_by(encoder, store.document_prompt(encoder, doc_prompt))
     if queries is None:
         return request
     prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
     vectors = encoder.encode([text for _, text in read_queries(queries)], prompt=prompt)
-    return replace(request, queries=origin.compress(vectors, normalized=bool(encoder.spec.normalizes)))
+    return replace(request, queries=store.origin.compress(vectors, normalized=bool(encoder.spec.normalizes)))
 
 
 def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None) -> tuple[IndexManifest, int]:

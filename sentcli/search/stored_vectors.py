@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.passages import encoded_texts
@@ -22,6 +24,11 @@ from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+COMPARED_ROWS = 16
+LEAST_COSINE = 0.99
+"""The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,44 @@ class StoredVectors(ABC):
         """Yield what was encoded of every row: its text, behind what stands before it."""
         return encoded_texts(self.rows, self.origin.context)
 
+    def document_prompt(self, encoder: SentenceEncoder, given: str | None) -> str:
+        """Return the text in front of each document: the one that is given, that of the record, or the model's own."""
+        if given is not None:
+            return given
+        if self.origin.known:
+            return self.origin.prompt or ""
+        return encoder.role_prompt("document")
+
+    def check_made_by(self, encoder: SentenceEncoder, prompt: str) -> None:
+        """Refuse a model that has not made these vectors: by their record, or by some of their texts if there is none.
+
+        Args:
+            encoder: the model.
+            prompt: the text in front of each document.
+
+        Raises:
+            InputError: if it makes others.
+        """
+        origin = self.origin
+        origin.check_encoder(encoder, prompt, self.blocks.dimension)
+        if origin.known or origin.made_smaller():
+            return
+        count = len(self.rows)
+        spread = np.linspace(0, count - 1, min(COMPARED_ROWS, count))
+        sample = np.unique(spread.astype(np.int64))
+        texts = [row.text for row in self.rows.take(sample.tolist())]
+        stored = self.blocks.take(sample).astype(np.float64)
+        vectors = encoder.encode(texts, prompt=prompt)
+        products = (stored * vectors).sum(axis=1)
+        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(vectors, axis=1)
+        cosines = products / np.maximum(lengths, 1e-12)
+        least = cosines.min(initial=1.0)
+        if not least >= LEAST_COSINE:
+            raise InputError(
+                f"{origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least cosine "
+                f"{least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
+            )
+
     def opened(self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None) -> OpenedVectors:
         """Return the vectors, ready for the queries of a model.
 
@@ -133,9 +178,7 @@ class StoredVectors(ABC):
         """
         origin = self.origin
         query, document = options.prompts(encoder)
-        if not origin.known:
-            document = origin.prompt or ""
-        origin.check_encoder(encoder, document, self.blocks.dimension)
+        self.check_made_by(encoder, document)
         device = encoder.backend.device
         request = SearchRequest(options.index, options.similarity, options.query_prompt, device, encoder.spec)
         searcher, index_prompt = self.open_index(request)
@@ -164,8 +207,7 @@ class StoredVectors(ABC):
         full_origin = full.origin
         full_blocks = full.blocks
         origin.check_same_rows(full_origin)
-        full_prompt = document if full_origin.known else ""
-        full_origin.check_encoder(encoder, full_prompt, full_blocks.dimension)
+        full.check_made_by(encoder, document)
         full_count = len(full_blocks)
         count = len(self.rows)
         if full_count != count:

@@ -32,7 +32,7 @@ from sentcli.search.stored_vectors import SearchRequest, StoredVectors
 from sentcli.search.vector_directory import VectorDirectory
 
 if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    pass
 
 Array = npt.NDArray[Any]
 JSON_LINES = (".jsonl", ".ndjson")
@@ -142,41 +142,6 @@ class VectorFile(StoredVectors):
         if self.texts is not None:
             return [self.texts]
         return _text_files_beside(self)
-
-
-COMPARED_ROWS = 16
-LEAST_COSINE = 0.99
-"""The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
-
-
-def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) -> None:
-    """Compare some of the vectors with those that an encoder makes of the same texts now.
-
-    Args:
-        stored: the vectors and their rows.
-        encoder: the model that the user names for vectors that do not say which one made them.
-        prompt: the text in front of each document.
-
-    Raises:
-        InputError: if it makes others.
-    """
-    stored.origin.check_encoder(encoder, prompt, stored.blocks.dimension)
-    count = len(stored.rows)
-    spread = np.linspace(0, count - 1, min(COMPARED_ROWS, count))
-    sample = np.unique(spread.astype(np.int64))
-    texts = [row.text for row in stored.rows.take(sample.tolist())]
-    stored_vectors = stored.blocks.take(sample).astype(np.float64)
-    vectors = encoder.encode(texts, prompt=prompt)
-    products = (stored_vectors * vectors).sum(axis=1)
-    stored_lengths = np.linalg.norm(stored_vectors, axis=1)
-    lengths = stored_lengths * np.linalg.norm(vectors, axis=1)
-    cosines = products / np.maximum(lengths, 1e-12)
-    least = cosines.min()
-    if not least >= LEAST_COSINE:
-        raise InputError(
-            f"{stored.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
-            f"cosine {least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
-        )
 
 
 def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> None:

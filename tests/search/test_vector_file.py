@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tolerance import Near
 from tests.verbs.test_retrieve_corpus import ROWS, hits
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -43,9 +44,19 @@ def test_a_file_of_vectors_gives_the_hits_of_its_texts(invoke, corpus, encoded, 
 
 def test_the_vectors_of_the_file_are_searched_and_not_new_ones(invoke, corpus, encoded, tiny_bert):
     path = encoded("corpus.npy")
-    np.save(path, np.load(path)[::-1])
+    vectors = np.load(path)
+    turned = vectors[0] + 0.02 * vectors[1]
+    expected = vectors[0] @ turned / np.linalg.norm(vectors[0]) / np.linalg.norm(turned)
+    np.save(path, np.concatenate([turned[None], vectors[1:]]))
     first = hits(invoke("retrieve", "--corpus", path, "--query", ROWS[0]["text"], "-m", tiny_bert, "--json", "-"))
-    assert first[0][0][1:3] == ("d5", 1.0), "the vector of the first row stands in the last one now"
+    assert first[0][0][1:3] == ("d1", Near(expected)) and expected < 1
+
+
+def test_vectors_that_the_model_has_not_made_are_refused(invoke, corpus, encoded, tiny_bert):
+    path = encoded("corpus.npy")
+    np.save(path, np.load(path)[::-1])
+    failed = invoke("retrieve", "--corpus", path, "--query", "x", "-m", tiny_bert, check=2)
+    assert f"are not {tiny_bert}'s" in failed.stderr
 
 
 @pytest.mark.slow
