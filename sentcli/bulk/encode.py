@@ -188,11 +188,11 @@ def encode_files(
         settings=_kept_settings(encoder, inputs, settings, block_rows, form),
         dtype=settings.compression.dtype,
     )
-    changed = None
+    counted = None
     if settings.stored is not None:
-        from sentcli.bulk.update import changes_of
+        from sentcli.bulk.update import counting
 
-        changed = changes_of(encoder, inputs, output, settings, plan.settings)
+        counted = counting(encoder, inputs, output, settings, plan.settings)
     with room_explained(_title(output), advice_on_room(output)), open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
         repeated = 0
@@ -215,10 +215,15 @@ def encode_files(
             counts = make_shards(settings.pool, inputs, reading, writer, settings, progress)
         else:
             reader = inputs.blocks(shards=writer.missing, **reading)
+            if counted is not None and not writer.rows_before:
+                reader = counted.counted(reader)
             with open_engine(encoder, settings, progress) as engine:
                 counts = write_blocks(reader, engine, writer, output, settings, progress)
         if counts.rows != writer.expected:
             raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")
+        changed = None
+        if counted is not None:  # before the directory is replaced
+            changed = counted.total_of(inputs)
     rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
     facts = (output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds, repeated, changed)

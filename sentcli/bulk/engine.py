@@ -27,7 +27,6 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
 from sentcli.io.blocks import Block, Counts, ShardShare
-from sentcli.io.digests import text_digests
 from sentcli.io.places import is_remote
 from sentcli.io.writers import DIRECTORY, STDOUT, output_format
 from sentcli.machine import usable_cores
@@ -265,12 +264,18 @@ def advice_on_room(output: str) -> str:
 
 
 def encode_blocks(
-    reader: Iterable[Block], engine: Engine, output: str, on_long: OnLong
+    reader: Iterable[Block],
+    engine: Engine,
+    output: str,
+    settings: EncodeSettings,
+    progress: Progress = lambda added: None,
 ) -> Iterator[tuple[Block, Vectors, Counts]]:
     """Yield blocks with their vectors and counts in order, while further blocks are read and encoded.
 
     The vectors of a shard's texts are kept in a temporary file beside the output, whose disk has to have room for them.
+    Those of texts that `EncodeSettings.stored` has are any.
     """
+    stored = settings.stored
     underway: deque[_Underway] = deque()
     seen: dict[bytes, int] = {}
     shard: int | None = None
@@ -287,16 +292,20 @@ def encode_blocks(
             # only texts that the shard has not had before are encoded; `seen` has their numbers by their hashes
             first = len(seen)
             texts = block.encoded_texts
-            keys = text_digests(texts).tolist()
+            keys = block.digests.tolist()
             numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
             first_rows = np.unique(numbers[numbers >= first], return_index=True)[1]
             new = np.flatnonzero(numbers >= first)[first_rows].tolist()
-            future = engine.submit([texts[row] for row in new])
+            new_texts = [texts[row] for row in new]
+            if stored is None:
+                future = engine.submit(new_texts)
+            else:
+                future = stored.encode(engine.submit, new_texts, block.digests[new], progress)
             underway.append(_Underway(block, numbers, first, new, future))
             if len(underway) > engine.ahead:
-                yield _receive(underway.popleft(), spool, on_long)
+                yield _receive(underway.popleft(), spool, settings.on_long)
         while underway:
-            yield _receive(underway.popleft(), spool, on_long)
+            yield _receive(underway.popleft(), spool, settings.on_long)
 
 
 def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Vectors, Counts]:
@@ -395,14 +404,13 @@ def write_blocks(
         The counts over all blocks.
     """
     counts = Counts()
-    stored = settings.stored
-    if stored is not None:
-        submit = engine.submit
-        engine = replace(engine, submit=lambda texts: stored.encode(submit, texts, progress))
-    for block, vectors, block_counts in encode_blocks(reader, engine, output, settings.on_long):
+    encoded = encode_blocks(reader, engine, output, settings, progress)
+    if settings.stored is not None:
+        encoded = settings.stored.completed(encoded)
+    for block, vectors, block_counts in encoded:
         written = settings.compression.apply(vectors)
-        if stored is not None:
-            stored.put_back(block, written)
+        if settings.stored is not None:
+            settings.stored.put_back(block, written)
         writer.write(block, written, block_counts)
         counts += block_counts
         progress(EncodeStats(texts=block_counts.duplicates))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,17 +14,18 @@ import numpy.typing as npt
 
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.blocks import Block
-from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
+from sentcli.io.blocks import Block, Counts
+from sentcli.io.dataset import Manifest, Shard, holds_manifest, read_manifest
 from sentcli.io.dataset_check import mapped_shard
 from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
-from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
+from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
 from sentcli.model.passages import Context, context_columns, stored_contexts, with_contexts
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.model.tokenizing import TextTokenizer
+    from sentcli.io.digests import Digests
+    from sentcli.model.tokenizing import TextTokenizer, Tokens
 
 Integers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
@@ -61,12 +63,12 @@ class StoredTexts:
         """The directory, or a copy of it on this machine."""
         return local_place(self.name).path
 
-    def find(self, texts: Sequence[str]) -> Integers:
-        """Return the row of the directory that was made of each text, or -1 ``[n]``."""
+    def find(self, digests: Digests) -> Integers:
+        """Return the row of the directory that was made of each text, by its digest, or -1 ``[n]``."""
         keys, checks, rows = self._index
         if not len(keys):
-            return np.full(len(texts), -1, np.int64)
-        wanted = digests_of(texts)
+            return np.full(len(digests), -1, np.int64)
+        wanted = halves(digests)
         place = np.searchsorted(keys, wanted[:, 0])
         place[place == len(keys)] = 0
         is_same = (keys[place] == wanted[:, 0]) & (checks[place] == wanted[:, 1])
@@ -74,43 +76,82 @@ class StoredTexts:
 
     def put_back(self, block: Block, vectors: npt.NDArray[Any]) -> None:
         """Put the stored vectors of a block's texts in the place of its vectors ``[n, dim]``, which are written."""
-        found = self.find(block.encoded_texts)
+        found = self.find(block.digests)
         known = np.flatnonzero(found >= 0)
         if not len(known):
             return
-        shards = np.searchsorted(self._first_rows, found[known], "right") - 1
+        shards = self._shards_of(found[known])
         for shard in np.unique(shards).tolist():
             rows = known[shards == shard]
             manifest = self.manifest
             stored = mapped_shard(self.folder, manifest.shards[shard], manifest.dimension, manifest.dtype)
             vectors[rows] = stored[found[rows] - self._first_rows[shard]]
 
-    def encode(self, submit: Callable[[Sequence[str]], Pending], texts: Sequence[str], progress: Progress) -> Pending:
+    def encode(
+        self, submit: Callable[[Sequence[str]], Pending], texts: Sequence[str], digests: Digests, progress: Progress
+    ) -> Pending:
         """Let those texts be encoded that the directory does not have; the vectors of the others are any.
 
         Args:
             submit: lets texts be encoded.
-            texts: new and known texts.
+            texts: new and known texts ``[n]``.
+            digests: their digests ``[n]``.
             progress: called with the number of known ones.
-        """
-        is_new = self.find(texts) < 0
-        new: list[str] = []
-        known: list[str] = []
-        for text, is_new_text in zip(texts, is_new.tolist(), strict=True):
-            if is_new_text:
-                new.append(text)
-            else:
-                known.append(text)
-        pending = submit(new)
-        progress(EncodeStats(texts=len(known)))
-        return _WithKnown(pending, is_new, *self._counted(known))
 
-    def _counted(self, texts: Sequence[str]) -> tuple[Integers, int]:
-        """Return the excess tokens of each text ``[n]``, and the tokens that the model would run."""
-        if self.tokenizer is None or not texts:
-            return np.zeros(len(texts), np.int64), 0
-        tokens = self.tokenizer(texts, self.prompt, pieces=self.on_long == "chunk-mean")
-        return tokens.excess_tokens, int(tokens.lengths.sum())
+        Returns:
+            The texts, encoded; `completed` counts the tokens of the known ones.
+        """
+        found = self.find(digests)
+        is_new = found < 0
+        pending = submit([texts[row] for row in np.flatnonzero(is_new).tolist()])
+        progress(EncodeStats(texts=int((~is_new).sum())))
+        excess_tokens = np.zeros(len(texts), np.int64)
+        was_cut = np.append(self._cut_texts > 0, False)  # the last one is that of texts that are new
+        in_question = np.flatnonzero(was_cut[self._shards_of(found)] & ~is_new)
+        if len(in_question):
+            excess_tokens[in_question] = self._tokens([texts[row] for row in in_question.tolist()]).excess_tokens
+        return _WithKnown(pending, is_new, excess_tokens[~is_new])
+
+    def completed(self, encoded: Iterable[tuple[Block, Vectors, Counts]]) -> Iterator[tuple[Block, Vectors, Counts]]:
+        """Yield blocks with the tokens of the texts that the directory has, in the counts of the last of each shard."""
+        if self.tokenizer is None:
+            yield from encoded
+            return
+        last: tuple[Block, Vectors, Counts] | None = None
+        counting: _ShardTokens | None = None
+        for following in encoded:
+            block = following[0]
+            if last is not None and counting is not None:
+                if last[0].shard == block.shard:
+                    yield last
+                else:
+                    yield counting.added_to(last)
+                    counting = None
+            counting = counting or _ShardTokens(self, block.shard)
+            counting.add(block)
+            last = following
+        if last is not None and counting is not None:
+            yield counting.added_to(last)
+
+    def _tokens(self, texts: Sequence[str]) -> Tokens:
+        """Return the tokens of texts, as the model would run them."""
+        assert self.tokenizer is not None
+        return self.tokenizer(texts, self.prompt, pieces=self.on_long == "chunk-mean")
+
+    def count_tokens(self, texts: Sequence[str]) -> int:
+        """Return how many tokens the model would run for texts."""
+        if not texts:
+            return 0
+        return int(self._tokens(texts).lengths.sum())
+
+    def _shards_of(self, rows: Integers) -> Integers:
+        """Return the number of the shard of each row; -1 for the row -1 ``[n]``."""
+        return np.searchsorted(self._first_rows, rows, "right") - 1
+
+    @cached_property
+    def _cut_texts(self) -> Integers:
+        """How many rows of each shard are longer than the maximum length ``[shards]``."""
+        return np.array([shard.truncated for shard in self.manifest.shards], np.int64)
 
     @cached_property
     def _first_rows(self) -> Integers:
@@ -120,13 +161,18 @@ class StoredTexts:
     @cached_property
     def _index(self) -> tuple[Hashes, Hashes, Integers]:
         """The first halves of the digests of all texts in order, their other halves, and the rows of the texts."""
-        digests = np.concatenate([np.empty((0, 2), np.uint64), *map(digests_of, self._texts())])
+        digests = self.digests
         order = np.argsort(digests[:, 0], kind="stable")
         return digests[order, 0], digests[order, 1], order.astype(np.int64)
 
-    def _texts(self) -> Iterator[list[str]]:
-        """Yield what was encoded of each row, in order."""
-        for table in self.tables(["text", *self.context_columns]):
+    @cached_property
+    def digests(self) -> Hashes:
+        """The digests of what was encoded of each row, in two halves ``[rows, 2]``."""
+        return np.concatenate([np.empty((0, 2), np.uint64), *map(digests_of, self.texts(self.manifest.shards))])
+
+    def texts(self, shards: Sequence[Shard]) -> Iterator[list[str]]:
+        """Yield what was encoded of each row of some shards, in order, some rows at a time."""
+        for table in self.tables(["text", *self.context_columns], shards):
             yield with_contexts(self.context, table.to_pydict())
 
     @cached_property
@@ -143,12 +189,14 @@ class StoredTexts:
         """Return what was put in front of the text of each row, given its `context_columns`; empty if nothing was."""
         return stored_contexts(self.context, columns)
 
-    def tables(self, columns: list[str] | None = None) -> Iterator[Any]:
-        """Yield the rows with some of their columns, or all, as tables of Arrow, in order."""
+    def tables(self, columns: list[str] | None = None, shards: Sequence[Shard] | None = None) -> Iterator[Any]:
+        """Yield the rows of some shards or all of them, with some of their columns or all, as tables of Arrow."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        for shard in self.manifest.shards:
+        if shards is None:
+            shards = self.manifest.shards
+        for shard in shards:
             with pq.ParquetFile(self.folder / shard.rows) as file:
                 for batch in file.iter_batches(ROWS_AT_A_TIME, columns=columns):
                     yield pa.Table.from_batches([batch])
@@ -161,7 +209,6 @@ class _WithKnown:
     pending: Pending
     is_new: npt.NDArray[np.bool_]
     excess_tokens: Integers
-    tokens: int
 
     def result(self) -> Encoded:
         """Wait for the new texts, and return all; the vector of a known text is of ones."""
@@ -175,7 +222,68 @@ class _WithKnown:
         excess_tokens = np.empty(len(self.is_new), np.int64)
         excess_tokens[self.is_new] = encoded.excess_tokens
         excess_tokens[~self.is_new] = self.excess_tokens
-        return Encoded(vectors, excess_tokens, encoded.tokens + self.tokens)
+        return Encoded(vectors, excess_tokens, encoded.tokens)
+
+
+class _ShardTokens:
+    """Counts the tokens of those texts of a shard that the directory has.
+
+    Most of them are the texts of the same shard of the directory, whose tokens its manifest says: then only those are
+    cut into tokens that are gone from it or have come to it.
+
+    Args:
+        stored: the directory.
+        number: of the shard.
+    """
+
+    def __init__(self, stored: StoredTexts, number: int) -> None:
+        self.stored = stored
+        self.shards = stored.manifest.shards[number : number + 1]
+        none = np.empty(0, np.uint64)
+        self.there, self.rows = none, np.empty(0, np.int64)
+        for shard in self.shards:
+            of_shard = stored.digests[shard.first_row : shard.first_row + shard.count, 0]
+            self.there, self.rows = np.unique(of_shard, return_index=True)
+        self.is_kept = np.zeros(len(self.there), np.bool_)
+        self.come: set[int] = set()
+        self.tokens = 0
+
+    def add(self, block: Block) -> None:
+        """Take the texts of a block, which may repeat."""
+        known = np.flatnonzero(self.stored.find(block.digests) >= 0)
+        keys = halves(block.digests)[known, 0]
+        place = np.searchsorted(self.there, keys)
+        place[place == len(self.there)] = 0
+        is_there = np.zeros(len(keys), np.bool_)
+        if len(self.there):
+            is_there = self.there[place] == keys
+        self.is_kept[place[is_there]] = True
+        texts = block.encoded_texts
+        come = {}
+        for row, key in zip(known[~is_there].tolist(), keys[~is_there].tolist(), strict=True):
+            if key not in self.come:
+                come[key] = texts[row]
+        self.come |= come.keys()
+        self.tokens += self.stored.count_tokens(list(come.values()))
+
+    def added_to(self, last: tuple[Block, Vectors, Counts]) -> tuple[Block, Vectors, Counts]:
+        """Return the last block of the shard with the tokens of all blocks in its counts."""
+        block, vectors, counts = last
+        tokens = self.tokens
+        for shard in self.shards:
+            is_fewer = self.is_kept.sum() * 2 < len(self.is_kept)
+            if is_fewer:
+                tokens += self.stored.count_tokens(self._texts(self.rows[self.is_kept]))
+            else:
+                tokens += shard.tokens - self.stored.count_tokens(self._texts(self.rows[~self.is_kept]))
+        return block, vectors, replace(counts, tokens=counts.tokens + tokens)
+
+    def _texts(self, rows: Integers) -> list[str]:
+        """Return what was encoded of rows of the shard."""
+        if not len(rows):
+            return []
+        texts = list(chain.from_iterable(self.stored.texts(self.shards)))
+        return [texts[row] for row in rows.tolist()]
 
 
 def open_stored_texts(
@@ -211,4 +319,9 @@ def open_stored_texts(
 
 def digests_of(texts: Sequence[str]) -> Hashes:
     """Return the digests of texts, in two halves ``[n, 2]``."""
-    return text_digests(texts).view(np.uint64).reshape(-1, 2)
+    return halves(text_digests(texts))
+
+
+def halves(digests: Digests) -> Hashes:
+    """Return digests in two halves ``[n, 2]``."""
+    return np.ascontiguousarray(digests).view(np.uint64).reshape(-1, 2)

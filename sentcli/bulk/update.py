@@ -7,7 +7,7 @@ keeps its stored vector (`stored_texts`), so that only new texts are encoded. Th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,13 @@ from sentcli.bulk.stored_texts import Hashes, StoredTexts, digests_of, open_stor
 from sentcli.bulk.vector_settings import check_same_model, settings_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.blocks import BLOCK_ROWS, Block, Survey
+from sentcli.io.blocks import BLOCK_ROWS, Block
+from sentcli.io.column_hashes import row_hashes, value_hashes
 from sentcli.io.writers import DIRECTORY, arrow_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.model.identity import EncoderIdentity
 
@@ -90,10 +93,16 @@ class RowChanges:
     _characters: int = 0
     _sample: list[str] = field(default_factory=list)
 
+    def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield blocks, and count their rows."""
+        for block in blocks:
+            self.add(block)
+            yield block
+
     def add(self, block: Block) -> None:
         """Count the rows of a block."""
-        ids = digests_of(block.ids)[:, 0]
-        contents = _contents(block.texts, self._as_written(block))
+        ids = value_hashes(arrow_column(block.ids, self._text))
+        contents = row_hashes(self._as_written(block))
         place = np.searchsorted(self._ids, ids)
         place[place == len(self._ids)] = 0
         is_there = np.zeros(len(ids), bool)
@@ -106,15 +115,21 @@ class RowChanges:
         self.counts["changed"] += int((is_there & ~is_same).sum())
         self.counts["new"] += int((~is_there).sum())
         texts = block.encoded_texts
-        for row in np.flatnonzero(self.stored.find(texts) < 0).tolist():
+        for row in np.flatnonzero(self.stored.find(block.digests) < 0).tolist():
             self._add_new(texts[row])
 
-    def _as_written(self, block: Block) -> dict[str, list[Any]]:
-        """Return the columns of a block as they are read from a directory."""
-        columns = {}
+    def _as_written(self, block: Block) -> dict[str, pa.Array]:
+        """Return the texts and the columns of a block as they are written into a directory."""
+        columns = {"text": arrow_column(block.texts, self._text)}
         for name, values in block.columns.items():
-            columns[name] = arrow_column(values, self.column_types[name]).to_pylist()
+            columns[name] = arrow_column(values, self.column_types[name])
         return columns
+
+    @cached_property
+    def _text(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.string()
 
     def _add_new(self, text: str) -> None:
         key = digests_of([text]).tobytes()
@@ -125,8 +140,11 @@ class RowChanges:
         if len(self._sample) < self.sample_texts:
             self._sample.append(text)
 
-    def total(self) -> Changes:
-        """Return what was counted over all blocks."""
+    def total_of(self, inputs: Inputs) -> Changes:
+        """Return what has changed, after reading all rows if none was counted yet; nothing is encoded."""
+        if not any(self.counts.values()):
+            for block in inputs.blocks():
+                self.add(block)
         gone = len(self._seen) - int(self._seen.sum())
         counts = self.counts
         return Changes(
@@ -144,9 +162,10 @@ class RowChanges:
         """The hashes of the ids of the directory in order, and of the contents of their rows."""
         ids, contents = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
         for table in self.stored.tables():
-            columns = table.to_pydict()
-            ids.append(digests_of(columns.pop("id"))[:, 0])
-            contents.append(_contents(columns.pop("text"), columns))
+            (batch,) = table.combine_chunks().to_batches()
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            ids.append(value_hashes(columns.pop("id")))
+            contents.append(row_hashes(columns))
         all_ids, all_contents = np.concatenate(ids), np.concatenate(contents)
         order = np.argsort(all_ids, kind="stable")
         return all_ids[order], all_contents[order]
@@ -154,7 +173,7 @@ class RowChanges:
     @property
     def were_numbers(self) -> bool:
         """Whether the ids of the directory are the numbers of its rows."""
-        numbers = digests_of(list(map(str, range(len(self._ids)))))[:, 0]
+        numbers = value_hashes(arrow_column(list(map(str, range(len(self._ids)))), self._text))
         return bool(np.array_equal(np.sort(numbers), self._ids))
 
     @property
@@ -170,35 +189,10 @@ class RowChanges:
         return np.zeros(len(self._ids), bool)
 
 
-def changes(stored: StoredTexts, surveyed: Survey, reader: Iterable[Block]) -> Changes:
-    """Return what the rows of a corpus are to those of a directory; nothing is encoded.
-
-    Args:
-        stored: the directory.
-        surveyed: what is known of the rows.
-        reader: the rows with all their columns.
-
-    Raises:
-        InputError: if ids are there twice, or rows that had ids have none.
-    """
-    if surveyed.repeated_ids:
-        raise InputError(
-            f"{surveyed.repeated_ids:,} rows have the id of an earlier row, so it cannot be said which of them has "
-            f"changed: {surveyed.repeated}"
-        )
-    counted = RowChanges(stored, surveyed.column_types)
-    for block in reader:
-        counted.add(block)
-    total = counted.total()
-    if surveyed.rows and not len(surveyed.id_hashes) and not counted.were_numbers:
-        raise InputError(f"the rows of {stored.name} have ids, and these have none: name their column with --id-field")
-    return total
-
-
-def changes_of(
+def counting(
     encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings, facts: dict[str, Any] | None = None
-) -> Changes:
-    """Return what an update of a directory would change.
+) -> RowChanges:
+    """Return what counts the changes of an update, which has counted no row yet.
 
     Args:
         encoder: the model.
@@ -208,14 +202,24 @@ def changes_of(
         facts: the settings of the manifest that would be written, if they were made already.
 
     Raises:
-        InputError: if the directory was made otherwise, or the rows have no ids by which they can be compared.
+        InputError: if the directory was made otherwise, ids are there twice, or rows that had ids have none.
     """
-    assert settings.stored is not None
-    before = settings.stored.manifest.settings
+    stored = settings.stored
+    assert stored is not None
+    before = stored.manifest.settings
     facts = facts or settings_of(encoder, inputs, settings, BLOCK_ROWS, DIRECTORY)
     require_same_vectors(output, before, facts, encoder.identity)
     check_same_model(output, before, facts)
-    return changes(settings.stored, inputs.survey, inputs.blocks())
+    surveyed = inputs.survey
+    if surveyed.repeated_ids:
+        raise InputError(
+            f"{surveyed.repeated_ids:,} rows have the id of an earlier row, so it cannot be said which of them has "
+            f"changed: {surveyed.repeated}"
+        )
+    counted = RowChanges(stored, surveyed.column_types)
+    if surveyed.rows and not len(surveyed.id_hashes) and not counted.were_numbers:
+        raise InputError(f"the rows of {stored.name} have ids, and these have none: name their column with --id-field")
+    return counted
 
 
 def dry_run(encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings) -> dict[str, Any]:
@@ -227,7 +231,7 @@ def dry_run(encoder: SentenceEncoder, inputs: Inputs, output: str, settings: Enc
     stored = settings.stored or open_stored_texts(output, encoder, settings.prompt, settings.on_long)
     if stored is None:
         raise InputError(f"{output} is not there yet: --update would encode all {inputs.survey.rows:,} rows")
-    changed = changes_of(encoder, inputs, output, replace(settings, stored=stored))
+    changed = counting(encoder, inputs, output, replace(settings, stored=stored)).total_of(inputs)
     seconds = changed.seconds(encoder, settings.prompt)
     console.note(f"{output}: {changed}, in about {seconds:,.0f} s; nothing was written (--dry-run)")
     return {**changed.to_dict(), "seconds_estimated": seconds}
@@ -270,12 +274,3 @@ def vector_differences(name: str, before: dict[str, Any], now: dict[str, Any], i
         if before.get(key) != now.get(key):
             differences.append(f"{key} {before.get(key)!r} there, {now.get(key)!r} here")
     return differences
-
-
-def _contents(texts: Sequence[str], columns: dict[str, list[Any]]) -> Hashes:
-    """Return a hash of the text and the other columns of each row ``[n]``."""
-    names = sorted(columns)
-    contents = []
-    for row in zip(texts, *map(columns.__getitem__, names), strict=True):
-        contents.append(repr((names, row)))
-    return digests_of(contents)[:, 0]

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
 from operator import add
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,11 +25,13 @@ import numpy.typing as npt
 from annotated_types import Ge, Le
 
 from sentcli.errors import DataError, InputError
+from sentcli.io.digests import text_digests
 from sentcli.io.readers import ReadOptions, RowBatch, row_batches, rows
 from sentcli.io.sources import Cursor, Source
 
 if TYPE_CHECKING:
     from sentcli.io.column_types import Columns
+    from sentcli.io.digests import Digests
 
 MANIFEST = "manifest.json"
 """The name of the manifest of a whole directory of shards."""
@@ -59,6 +62,11 @@ class Block:
         if not self.contexts:
             return self.texts
         return [context + text for context, text in zip(self.contexts, self.texts, strict=True)]
+
+    @cached_property
+    def digests(self) -> Digests:
+        """The digests of the `encoded_texts` ``[rows]``, made once of a block that has all its rows."""
+        return text_digests(self.encoded_texts)
 
 
 @dataclass(frozen=True)

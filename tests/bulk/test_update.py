@@ -143,6 +143,17 @@ def test_vectors_are_kept_in_every_form(options, model, tmp_path, invoke):
     check_history([rows, [{**rows[5], "id": "copy"}, *changed]], model, tmp_path, invoke, *options)
 
 
+@pytest.mark.parametrize("length", [6, 40], ids=["cut", "whole"])
+def test_tokens_are_counted_as_of_a_fresh_directory(length, model, tmp_path, invoke):
+    """Few and most texts of a shard are gone, others have come from another shard, and some are there twice."""
+    rows = [{"id": f"r{i}", "text": " ".join(WORDS[: i % 11 + 1])} for i in range(16)]
+    few = [rows[0], *rows[2:4], rows[9], *rows[4:]]
+    most = [rows[3], rows[12], rows[13], rows[14], rows[15], *rows[5:9]]
+    twice = [{**row, "id": f"{row['id']} {number}"} for number, row in enumerate([*most, *most])]
+    few[3] = {**few[3], "id": "again"}
+    check_history([rows, few, most, twice, rows], model, tmp_path, invoke, "--max-length", length)
+
+
 def test_what_has_changed_is_counted_and_a_dry_run_writes_nothing(model, tmp_path, invoke):
     corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
     rows = [{"id": f"r{i}", "text": f"the {WORDS[i]} sat"} for i in range(10)]
@@ -309,16 +320,16 @@ def test_a_directory_that_another_process_replaced_is_not_mixed_with_what_was_re
     write(corpus, [{"id": "a", "text": "the cat"}, {"id": "b", "text": "the dog"}])
     encode = ("encode", corpus, "-o", out, *model)
     invoke(*encode, check=0)
-    changes_of = module.changes_of
+    counting = module.counting
 
     def replaced_meanwhile(*arguments):
-        found = changes_of(*arguments)
+        found = counting(*arguments)
         monkeypatch.undo()
         write(corpus, [{"id": "b", "text": "the dog"}, {"id": "a", "text": "the cat"}])
         invoke(*encode, "--overwrite", check=0)
         return found
 
-    monkeypatch.setattr(module, "changes_of", replaced_meanwhile)
+    monkeypatch.setattr(module, "counting", replaced_meanwhile)
     assert "again" in invoke(*encode, "--update", check=2).stderr
     invoke("encode", "--check", out, check=0)
 
