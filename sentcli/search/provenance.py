@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -26,7 +26,12 @@ from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors
+from sentcli.search.neighbours import AnyVectors
 from sentcli.zoo import hub_model, local_path, on_this_machine
+
+COMPARED_ROWS = 16
+LEAST_COSINE = 0.99
+"""The rows on which a model is compared with vectors that do not say which one made them, and how near it has to be."""
 
 
 def _in_no_folder(name: str) -> str:
@@ -220,6 +225,29 @@ class Provenance(VectorFacts):
                 "as it is"
             )
         self._check_canaries(encoder, document_prompt)
+
+    def check_texts(self, texts: Sequence[str], vectors: AnyVectors, encoder: SentenceEncoder, prompt: str) -> None:
+        """Refuse an encoder that makes other vectors of some texts than those that are stored.
+
+        Args:
+            texts: what was encoded of some rows.
+            vectors: theirs ``[texts, dim]``.
+            encoder: the model that has to have made them.
+            prompt: the text in front of each text.
+
+        Raises:
+            InputError: if it makes others.
+        """
+        stored = vectors.astype(np.float64)
+        made = encoder.encode(texts, prompt=prompt)
+        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(made, axis=1)
+        cosines = (stored * made).sum(axis=1) / np.maximum(lengths, 1e-12)
+        least = cosines.min(initial=1.0)
+        if not least >= LEAST_COSINE:
+            raise InputError(
+                f"{self.name}: the vectors of {len(texts)} of its texts are not {encoder.model}'s (least cosine "
+                f"{least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
+            )
 
     def _check_canaries(self, encoder: SentenceEncoder, document_prompt: str) -> None:
         """Refuse an encoder that makes other vectors of the probe sentences than those that were kept, if any were."""

@@ -18,17 +18,12 @@ from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.exact import Blocks
 from sentcli.search.options import SearchOptions
-from sentcli.search.provenance import Provenance
+from sentcli.search.provenance import COMPARED_ROWS, Provenance
 from sentcli.search.rows import Rows
 from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-
-COMPARED_ROWS = 16
-LEAST_COSINE = 0.99
-"""The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
 
 
 @dataclass(frozen=True)
@@ -153,17 +148,7 @@ class StoredVectors(ABC):
         spread = np.linspace(0, count - 1, min(COMPARED_ROWS, count))
         sample = np.unique(spread.astype(np.int64))
         texts = [row.text for row in self.rows.take(sample.tolist())]
-        stored = self.blocks.take(sample).astype(np.float64)
-        vectors = encoder.encode(texts, prompt=prompt)
-        products = (stored * vectors).sum(axis=1)
-        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(vectors, axis=1)
-        cosines = products / np.maximum(lengths, 1e-12)
-        least = cosines.min(initial=1.0)
-        if not least >= LEAST_COSINE:
-            raise InputError(
-                f"{origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least cosine "
-                f"{least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
-            )
+        origin.check_texts(texts, self.blocks.take(sample), encoder, prompt)
 
     def opened(self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None) -> OpenedVectors:
         """Return the vectors, ready for the queries of a model.
