@@ -109,7 +109,7 @@ def pair_similarities(
         DegenerateVectorsError: if a number is not finite.
     """
     if joint:
-        scores = scores_of_pairs(first, second, vectors)
+        scores = vectors.vectors_of(list(map(pair_text, first, second)))[:, 0].astype(np.float64)
         return resolved(scores, float(np.abs(scores).max()))
     first_vectors = vectors.vectors_of(first)
     second_vectors = vectors.vectors_of(second)
@@ -213,6 +213,14 @@ class SimilarityTask:
         return sum(map(len, self.subsets))
 
     @property
+    def pairs(self) -> Pairs:
+        """The pairs of all subsets."""
+        first = list(chain.from_iterable(subset.first for subset in self.subsets))
+        second = list(chain.from_iterable(subset.second for subset in self.subsets))
+        gold = np.concatenate([subset.gold for subset in self.subsets])
+        return Pairs(self.name, first, second, gold)
+
+    @property
     def main_metric(self) -> str:
         """The metric that averages and comparisons are of."""
         return AGGREGATIONS[self.aggregation].metric
@@ -270,15 +278,20 @@ class SimilarityTask:
         """Return the task of some rows of its table."""
         return replace(self, subsets=[self.subsets[0].of_rows(rows)])
 
+    def predicted(self, vectors: TextVectors) -> npt.NDArray[np.float64]:
+        """Return the cosine of each pair ``[n]``, or the score of a cross-encoder.
+
+        Those of all subsets are resolved together, since they are ranked together, too.
+        """
+        pairs = self.pairs
+        return pair_similarities(pairs.first, pairs.second, vectors, self.similarity, joint=self.joint)
+
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Correlate the cosines of the vectors, or the scores of a cross-encoder, with the gold scores."""
-        first = list(chain.from_iterable(subset.first for subset in self.subsets))
-        second = list(chain.from_iterable(subset.second for subset in self.subsets))
-        # of all subsets together, whose pairs are ranked together, too
-        of_pairs = pair_similarities(first, second, vectors, self.similarity, joint=self.joint)
-        ends = np.cumsum([len(subset) for subset in self.subsets])
+        """Correlate what is predicted with the gold scores."""
+        ends = np.cumsum(list(map(len, self.subsets)))
+        of_subsets = np.split(self.predicted(vectors), ends[:-1])
         predicted = []
-        for subset, values in zip(self.subsets, np.split(of_pairs, ends[:-1]), strict=True):
+        for subset, values in zip(self.subsets, of_subsets, strict=True):
             predicted.append((subset.name, values, subset.gold))
         score = correlations(self.name, predicted, self.resamples, self.aggregation)
         details = score.details | {"truncated": vectors.truncated(self.texts)}
@@ -305,8 +318,3 @@ def evaluate(encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]]) -> 
         texts += task.texts
     vectors = EvaluatedModel.of(encoder).encode(texts)
     return {name: task.score(None, vectors) for name, task in similarity_tasks.items()}
-
-
-def scores_of_pairs(first: Sequence[str], second: Sequence[str], vectors: TextVectors) -> npt.NDArray[np.float64]:
-    """Return the scores ``[n]`` of a cross-encoder for pairs, of which each is one text that it has read."""
-    return vectors.vectors_of(list(map(pair_text, first, second)))[:, 0].astype(np.float64)

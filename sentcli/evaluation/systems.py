@@ -17,6 +17,7 @@ from sentcli.evaluation.differences import Difference
 from sentcli.evaluation.score_kinds import TRANSFER
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats, compare_groups, compare_seeds, mcnemar
+from sentcli.seeds import mean_and_deviation
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,7 @@ class System:
         values = self.values(column)
         if not values:
             return None, None
-        mean = statistics.fmean(values)
-        if len(values) == 1:
-            return mean, None
-        return mean, statistics.stdev(values)
+        return mean_and_deviation(values)
 
     def samples(self, column: str) -> Floats | None:
         """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples."""
