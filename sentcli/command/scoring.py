@@ -37,17 +37,15 @@ def scores_if_interrupted() -> Iterator[list[ModelScores]]:
 
 
 def choices_of(study: Study, scores: Sequence[ModelScores]) -> Choices:
-    """Return the choices of a page of scores of a study: the runs of one training are seeds of one system."""
+    """Return the choices of a page of a study: runs of one training, and models of a group, are seeds of one system."""
     import glob
 
     from sentcli.evaluation.systems import Pattern
     from sentcli.pages.score_page import Choices
 
-    groups = []
-    for run, label in study.labels.items():
-        group = Pattern("-m", label, glob.escape(run))
-        if any(map(group.matches, scores)):
-            groups.append(group)
+    of_runs = [Pattern("-m", label, glob.escape(run)) for run, label in study.labels.items()]
+    names = [of_model.names for of_model in scores]
+    groups = [group for group in (*study.groups, *of_runs) if any(map(group.matches, names))]
     return Choices(groups=tuple(groups))
 
 

@@ -160,6 +160,11 @@ class ModelScores:
             object.__setattr__(self, "label", self.model)
 
     @property
+    def names(self) -> tuple[str, str]:
+        """The names by which ``--group`` and ``--name`` find the model: its own, and that of its file, or nothing."""
+        return self.model, self.source
+
+    @property
     def cost(self) -> Mapping[str, Any]:
         """The speed and the size of the model on this machine; empty where they were not measured."""
         return self.entries.get("cost", {})

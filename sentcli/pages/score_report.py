@@ -45,8 +45,8 @@ class ScoreReport:
         Raises:
             InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
         """
-        check_patterns(groups, scores)
-        check_patterns(names, scores)
+        for patterns in (groups, names):
+            check_patterns(patterns, [of_model.names for of_model in scores])
         shared = grouping.tables(scores)
         first_of_kind: dict[str, list[ModelScores]] = {}  # a model of each table, by the title of its kind
         for first, *_ in shared:

@@ -41,7 +41,7 @@ def report(
     texts: TextsFile = None,
     text_field: TextField = "text",
     options: Annotated[LoadOptions, Group("Model", without=NOT_LOADED_SO)] = LoadOptions(),
-    scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
+    scoring: Annotated[ScoringOptions, Group("Output", without=["group"])] = ScoringOptions(),
     overwrite: Overwrite = False,
 ) -> Result:
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
@@ -127,25 +127,23 @@ def _grouped(
         InputError: if a group matches no model, no file and no run.
     """
     from sentcli.command.scoring import choices_of
-    from sentcli.evaluation.scores import ModelScores
     from sentcli.evaluation.studies import Study
     from sentcli.evaluation.systems import check_patterns
 
-    unscored = {str(run.folder): ModelScores("train", str(run.folder), {}, ()) for run in runs if run.folder}
-    check_patterns(page.groups, [*scores, *unscored.values()])
+    names: list[Sequence[str]] = [of_model.names for of_model in scores]
+    folders = [str(run.folder) for run in runs if run.folder]
+    check_patterns(page.groups, [*names, *([folder] for folder in folders)])
     labelled = []
     labels = {}
     for run in runs:
         name = str(run.folder)
-        groups = [group for group in page.groups if name in unscored and group.matches(unscored[name])]
+        groups = [group for group in page.groups if run.folder and group.matches([name])]
         if groups:
             run = replace(run, label=groups[0].label)
         elif run.study:
             labels[name] = run.label
         labelled.append(run)
-    of_scores = [group for group in page.groups if any(map(group.matches, scores))]
-    of_studies = choices_of(Study([], labels), scores).groups
-    return labelled, replace(page, groups=(*of_scores, *of_studies))
+    return labelled, replace(page, groups=choices_of(Study([], labels, page.groups), scores).groups)
 
 
 def _result(

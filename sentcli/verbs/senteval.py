@@ -71,7 +71,7 @@ def senteval(
         choices |= transfer.PROTOCOLS[protocol].describe()
     if graded:
         choices["regression"] = relatedness.HEAD_PROTOCOL
-    study = study_of(model)
+    study = study_of(model, groups=scoring.group)
     models = scoring.models(study.models, replace(options, normalize=False))
     with scores_if_interrupted() as scores:
         for evaluated in models:

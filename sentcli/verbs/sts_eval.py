@@ -99,7 +99,7 @@ def sts_eval(
     protocol = _protocol(aggregation, split if data is not None else None, resamples, regression=regression)
     if pair_fields is not None:
         protocol["pair_fields"] = pair_fields
-    study = study_of(model)
+    study = study_of(model, groups=scoring.group)
     models = scoring.models(study.models, options, pairs=not regression)
     with scores_if_interrupted() as scores:
         for evaluated in models:
