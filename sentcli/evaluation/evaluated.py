@@ -16,7 +16,6 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation.cache import ScoreCache, VectorCache
 from sentcli.evaluation.reused_vectors import ReusedVectors
-from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.studies import run_facts
@@ -302,8 +301,8 @@ class EvaluatedModel:
             if task.name not in scores:
                 score = self._scored(task, vectors)
                 scores[task.name] = score
-                if cache is not None and not score.reason:
-                    cache.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
+                if cache is not None:
+                    cache.keep(task.identity, score, self.description)
             yield scores[task.name]
 
     def has_kept(self, task: Task) -> bool:
@@ -330,25 +329,25 @@ class EvaluatedModel:
 
     def _cached_scores(self, cache: ScoreCache, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
-        records: dict[str, dict[str, Any]] = {}
+        all_kept = {}
         usual = self.description
         of_usual = 0
         for task in tasks:
-            record = cache.read(*task.identity)
-            if record is not None:
-                records[task.name] = record
-                usual = usual or record["encoder"]
-                of_usual += record["encoder"] == usual
-        if not records:
+            kept = cache.kept(task.identity)
+            if kept is not None:
+                all_kept[task.name] = kept
+                usual = usual or kept[1]
+                of_usual += kept[1] == usual
+        if not all_kept:
             return {}
         if of_usual == len(tasks):
             self.description = usual
         else:
-            self.load(_text_count(tasks, records))
+            self.load(_text_count(tasks, all_kept))
         scores = {}
-        for name, record in records.items():
-            if record["encoder"] == self.description:
-                scores[name] = score_of(record["score"])
+        for name, (score, encoder) in all_kept.items():
+            if encoder == self.description:
+                scores[name] = score
         self.cached += scores
         return scores
 

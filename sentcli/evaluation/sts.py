@@ -7,9 +7,10 @@ as well, because other papers print it (princeton-nlp/SimCSE#4, #150).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DegenerateVectorsError, SentcliError
-from sentcli.evaluation import significance
+from sentcli.evaluation import significance, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
 from sentcli.evaluation.scores import TaskScore
@@ -308,13 +309,42 @@ class SimilarityTask:
         return score.of_own_data(len(self))
 
 
-def evaluate(encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]]) -> dict[str, TaskScore]:
-    """Score an encoder on tasks of `load_tasks`, encoding every distinct sentence once, without the cache."""
-    similarity_tasks = {}
-    texts: list[str] = []
-    for name, subsets in tasks.items():
-        task = SimilarityTask(name, subsets).for_model(encoder.spec)
-        similarity_tasks[name] = task
-        texts += task.texts
-    vectors = EvaluatedModel.of(encoder).encode(texts)
-    return {name: task.score(None, vectors) for name, task in similarity_tasks.items()}
+def load_tasks(
+    data: Path, names: str | Sequence[str] | None = None, split: str = "test", **options: Any
+) -> list[SimilarityTask]:
+    """Read tasks of a SentEval ``downstream`` folder.
+
+    Args:
+        data: the folder.
+        names: of the tasks; None is every task that has the split.
+        split: ``test``, or ``dev`` or ``train`` of two tasks.
+        options: other fields of the tasks.
+
+    Raises:
+        InputError: as `sts_pairs.load_tasks`.
+    """
+    subsets_by_task = sts_pairs.load_tasks(data, names, split)
+    return [SimilarityTask(name, subsets, **options) for name, subsets in subsets_by_task.items()]
+
+
+def protocol(
+    aggregation: str, split: str | None, resamples: int, head: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return every choice that moves the scores of benchmarks of similarity, except those of the model.
+
+    Args:
+        aggregation: a key of `AGGREGATIONS`.
+        split: of the benchmarks; None for tables of one's own.
+        resamples: samples of the pairs.
+        head: the choices of a head that takes the place of the cosine.
+    """
+    choices: dict[str, Any] = {"correlation": "spearman", "aggregation": AGGREGATIONS[aggregation].title}
+    choices["similarity"] = "cosine"
+    if head is not None:
+        choices |= {"similarity": "regression", "regression": head}
+    return choices | {"split": split, "interval_draws": resamples}
+
+
+def evaluate(encoder: SentenceEncoder, tasks: Iterable[SimilarityTask]) -> dict[str, TaskScore]:
+    """Score an encoder on tasks, encoding every distinct sentence once, without the cache."""
+    return {score.task: score for score in EvaluatedModel.of(encoder).measured(list(tasks))}

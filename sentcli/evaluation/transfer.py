@@ -6,7 +6,9 @@ order of the batches and the first weights are those of the original toolkit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.evaluation import significance
+from sentcli.evaluation import significance, transfer_data
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
@@ -89,6 +91,11 @@ class TransferTask:
         trainer = PROTOCOLS[self.protocol]
         with console.counting(f"{self.name}: classifiers", classifiers(trainer, self.examples)) as finished:
             return score(trainer, self.examples, vectors, finished)
+
+
+def load_tasks(data: Path, names: str | Sequence[str] | None, protocol: str) -> list[TransferTask]:
+    """Read tasks of a SentEval ``downstream`` folder, as `transfer_data.load_tasks`, for a protocol of `PROTOCOLS`."""
+    return [TransferTask(examples, protocol) for examples in transfer_data.load_tasks(data, names)]
 
 
 def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step = lambda count: None) -> TaskScore:

@@ -267,9 +267,9 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
         apart = told_apart(trainings)
         for group in by_training(trainings):
             runs = [of_point[position] for position in group]
-            point = {**apart[group[0]], **runs[0]["point"]}
+            settings = {**apart[group[0]], **runs[0]["point"]}
             results = [record["results"] for record in runs]
-            summaries.append(Summary(point, results, [record["seed"] for record in runs]))
+            summaries.append(Summary(settings, results, [record["seed"] for record in runs]))
     return summaries
 
 

@@ -233,13 +233,16 @@ class ReportInputs:
 
 def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
     """Return the scores of models on the seven STS tasks of a SentEval folder, compared."""
+    from sentcli.evaluation import sts
+    from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
+    from sentcli.evaluation.significance import RESAMPLES
     from sentcli.pages.score_report import ScoreReport
-    from sentcli.verbs.sts_eval import score_similarity
 
     tasks = sts_tasks(data)
-    published = scoring.published(SIMILARITY, tasks)
-    measured = [score_similarity(model, tasks) for model in models]
+    published = scoring.published(SIMILARITY, [task.name for task in tasks])
+    protocol = sts.protocol("all", "test", RESAMPLES)
+    measured = [score_model(model, tasks, "sts-eval", protocol) for model in models]
     scores = with_published(measured, published, SIMILARITY)
     return ScoreReport.of(scores).with_differences(scores)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.sts import SimilarityTask
 
     Values = npt.NDArray[np.float64]
 
@@ -35,8 +36,8 @@ class GoldPairs:
     """Sentence pairs with gold scores, and the cosines that models give them.
 
     Args:
-        name: of the pairs.
-        subsets: the pairs.
+        task: the pairs.
+        split: of the pairs; empty for a table of one's own.
         source: the file, for an error.
         top: pairs to list, of those least and of those most agreed with.
 
@@ -44,13 +45,12 @@ class GoldPairs:
         InputError: if there are too few pairs.
     """
 
-    def __init__(self, name: str, subsets: list[Pairs], source: str, top: int) -> None:
+    def __init__(self, task: SimilarityTask, split: str, source: str, top: int) -> None:
         from sentcli.analysis.similarity import gold
-        from sentcli.evaluation import sts
         from sentcli.evaluation.pair_surface import surface
 
-        self.name = name
-        self.task = sts.SimilarityTask(name, subsets)
+        self.name = f"{task.name} {split}".strip()
+        self.task = replace(task, name=self.name)
         self.top = top
         pairs = self.task.pairs
         self.first = pairs.first
