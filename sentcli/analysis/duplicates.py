@@ -267,16 +267,14 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
-        equal = self._equal_table()
-        groups = self._groups_table()
         most, least = self._pairs_tables()
         return [
             Section("Numbers", (note,), self._numbers(recall), file="numbers"),
             Section("Similarity of the nearest row", figure=self._figure()),
-            Section(equal.title, table=equal, file="equal", rows=self.equal),
-            Section(most.title, table=most, file="pairs", rows=self.listed),
-            Section(least.title, table=least),
-            Section(groups.title, table=groups, file="groups", rows=self.groups),
+            Section.of(self._equal_table(), file="equal", rows=self.equal),
+            Section.of(most, file="pairs", rows=self.listed),
+            Section.of(least),
+            Section.of(self._groups_table(), file="groups", rows=self.groups),
         ]
 
     def _numbers(self, recall: float | None) -> Table:

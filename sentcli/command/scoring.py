@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sentcli.command.result import Result, written_if_interrupted
@@ -43,9 +44,14 @@ def choices_of(study: Study, scores: Sequence[ModelScores]) -> Choices:
     from sentcli.evaluation.systems import Pattern
     from sentcli.pages.score_page import Choices
 
-    of_runs = [Pattern("-m", label, glob.escape(run)) for run, label in study.labels.items()]
-    names = [of_model.names for of_model in scores]
-    groups = [group for group in (*study.groups, *of_runs) if any(map(group.matches, names))]
+    patterns = list(study.groups)
+    for run, label in study.labels.items():
+        patterns.append(Pattern("-m", label, glob.escape(run)))
+    names = list(map(attrgetter("names"), scores))
+    groups = []
+    for pattern in patterns:
+        if any(map(pattern.matches, names)):
+            groups.append(pattern)
     return Choices(groups=tuple(groups))
 
 

@@ -221,7 +221,7 @@ class EvaluatedModel:
                 there = set(texts_there)
                 missing = [text for text in missing if text not in there]
         if missing or not parts:
-            encoded = self._encode(encoder, missing, prompt, keep=True, progress=progress)
+            encoded = self.encode_distinct(missing, prompt, keep=True, encoder=encoder, progress=progress)
             parts.append((missing, encoded))
         return TextVectors.joined(parts)
 
@@ -230,29 +230,27 @@ class EvaluatedModel:
         usual = self.spec.usual_prompt
         return any(reused.name == file and reused.are_of(self.load(), usual) for reused in self.reused)
 
-    def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
+    def encode_distinct(
+        self,
+        texts: Sequence[str],
+        prompt: str = "",
+        *,
+        keep: bool = False,
+        encoder: SentenceEncoder | None = None,
+        **options: Any,
+    ) -> Encoded:
         """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache.
 
-        Nothing is added to it, except the answers of a model that is served: an error later on does not lose them.
-        """
-        return self._encode(self.load(len(texts)), texts, prompt, keep=self.is_served, **options)
-
-    def encode_and_keep(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
-        """Encode as `encode_distinct`, and add the vectors to the cache for a later call."""
-        return self._encode(self.load(len(texts)), texts, prompt, keep=True, **options)
-
-    def _encode(
-        self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str, *, keep: bool, **options: Any
-    ) -> Encoded:
-        """Encode distinct texts, or read their vectors from the cache, unless the vectors of the model are not kept.
-
         Args:
-            encoder: the model, perhaps with another maximum length.
             texts: distinct ones.
             prompt: text in front of each.
-            keep: write the vectors that are made into the cache.
+            keep: add what is encoded to the cache. The answers of a model that is served are always added: an error
+                later on does not lose them.
+            encoder: the model with another maximum length.
             options: other arguments of `SentenceEncoder.encode_distinct`.
         """
+        if encoder is None:
+            encoder = self.load(len(texts))
         if self.key is None:
             return encoder.encode_distinct(texts, prompt, **options)
         if self.is_served:  # its vectors do not depend on this machine, and may have cost money
@@ -260,7 +258,7 @@ class EvaluatedModel:
         else:
             key = json_digest([self.key, {**self.description, **encoder.describe()}])
         cache = VectorCache(key, fresh=self.rerun)
-        return cache.encode(encoder, texts, prompt=prompt, keep=keep, **options)
+        return cache.encode(encoder, texts, prompt=prompt, keep=keep or self.is_served, **options)
 
     def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
         """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""

@@ -237,13 +237,7 @@ class ScoreFile(BaseModel):
             if shown_metrics:
                 task.check_numbers(name, shown_metrics, source)
                 tasks.append(task.score(name, kind, shown_metrics))
-        entries: dict[str, Any] = {}
-        if self.compared is not None:
-            entries["compared"] = self.compared.model_dump()
-        if self.against is not None:
-            entries["against"] = self.against.model_dump()
-        if self.cost:
-            entries["cost"] = self.cost
+        entries = self.model_dump(include={"compared", "against", "cost"})
         return ModelScores(
             command=self.command,
             model=self.model,
@@ -251,7 +245,7 @@ class ScoreFile(BaseModel):
             tasks=tuple(tasks),
             environment=self.environment,
             cached=tuple(self.cached),
-            entries=entries,
+            entries={key: entry for key, entry in entries.items() if entry},
             source=source,
             average_interval=_both_ends(self.average_interval),
             seconds=self.elapsed_seconds,

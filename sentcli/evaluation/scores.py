@@ -152,6 +152,8 @@ class ModelScores:
     replicates_file: str = ""
     """The file that has the samples, if they are not in the JSON."""
     seconds: float | None = None
+    number: int = 0
+    """The place of the model among those that are shown together."""
     command_line: str = ""
     """The command that measured the scores; empty if none did, or if it is not known."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sentcli.table import Table
 
@@ -64,6 +64,11 @@ class Section:
     """The level of the heading; the page's title has 1."""
     folded: bool = False
     """Whether HTML hides the section until the reader unfolds it."""
+
+    @classmethod
+    def of(cls, table: Table, **more: Any) -> Section:
+        """Return the section of a table, which has its title; `more` are other fields."""
+        return cls(table.title, table=table, **more)
 
     @property
     def caption(self) -> str:

@@ -268,20 +268,7 @@ def _figure(comparison: VariantComparison, title: str, number: int) -> Figure:
 def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
     from sentcli.pages import style
 
-    for number, name in enumerate(("not on the front", "on the front", "chosen")):
-        part = data[data["series"] == name]
-        y = part["y"]
-        whiskers = [y - part["low"], part["high"] - y]
-        axes.errorbar(
-            part["x"],
-            y,
-            yerr=whiskers,
-            label=name,
-            color=style.colour(number),
-            marker=style.marker(number),
-            linestyle="",
-            elinewidth=0.8,
-        )
+    style.error_bars(axes, data, ("not on the front", "on the front", "chosen"))
     panel = data["panel"].iloc[0]
     axes.set(title=panel, xlabel=panel, ylabel=f"difference of {metric}", xscale="log")
     style.plain_log_ticks(axes.xaxis)

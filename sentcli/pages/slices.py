@@ -58,8 +58,7 @@ class Slices(Part):
     def sections(self) -> Sequence[Section]:
         """Return a table for each set."""
         sets = dict.fromkeys(task for _, task in self.of_scores)
-        tables = [self._table(task) for task in sets]
-        return [Section(table.title, table=table) for table in tables]
+        return [Section.of(self._table(task)) for task in sets]
 
     def _table(self, task: str) -> Table:
         rows = []

@@ -44,8 +44,7 @@ class Thresholds(Part):
 
     def sections(self) -> Sequence[Section]:
         """Return a table of all thresholds, and a picture of the probabilities on each task."""
-        table = _table(self)
-        sections = [Section(table.title, table=table)]
+        sections = [Section.of(_table(self))]
         tasks = dict.fromkeys(task for _, task in self.of_scores)
         for number, task in enumerate(tasks, 1):
             of_models = {}
@@ -248,9 +247,5 @@ def _draw(data: DataFrame, axes: Axes) -> None:
     from sentcli.pages import style
 
     axes.plot([0, 1], [0, 1], color=style.QUIET, linewidth=0.8)
-    for number, (model, part) in enumerate(data.groupby("series", sort=False)):
-        y = part["y"]
-        whiskers = [y - part["low"], part["high"] - y]
-        look: dict[str, Any] = {"color": style.colour(number), "marker": style.marker(number), "linestyle": ""}
-        axes.errorbar(part["x"], y, yerr=whiskers, label=str(model), elinewidth=0.8, **look)
+    style.error_bars(axes, data, data["series"].unique())
     axes.set(xlabel="predicted probability", ylabel="share of right hits", xlim=(0, 1), ylim=(0, 1))
