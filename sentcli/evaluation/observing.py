@@ -18,7 +18,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, for_model
 from sentcli.evaluation.labelled_tasks import BinaryTask
 from sentcli.evaluation.observed_hits import Observed, groups_of_pairs, require_either
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
-from sentcli.evaluation.thresholds import Threshold
+from sentcli.evaluation.thresholds import FITS, Threshold
 from sentcli.io.atomic import check_output
 from sentcli.io.blocks import MANIFEST
 from sentcli.io.digests import json_digest
@@ -158,16 +158,15 @@ def _lack_of_corpus(facts: VectorFacts, model: EvaluatedModel, task: OwnHits) ->
     return source.lack_of_vectors(facts)
 
 
-def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold) -> None:
+def keep(place: Path, model: EvaluatedModel, task: OwnHits, observed: Observed, threshold: Threshold) -> None:
     """Write what was learned beside a corpus or a model that `check_place` has accepted, and say what reads it."""
-    observed = threshold.observed
     calibration = Calibration(
-        curve=threshold.curve,
+        curve=FITS[threshold.form](observed),
         model=model.name,
         model_fingerprint=_encoder_of(model, task).fingerprint(),
         learned_from=observed.source,
-        positives=observed.positives,
-        negatives=observed.negatives,
+        positives=threshold.positives,
+        negatives=threshold.negatives,
         precision=threshold.precision,
         threshold=threshold.similarity,
     )
