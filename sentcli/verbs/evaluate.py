@@ -102,12 +102,11 @@ def evaluate(
     from sentcli.command.scoring import choices_of
     from sentcli.evaluation import labelled_data
     from sentcli.evaluation.score_replicates import check_replicates_file, write_replicates
-    from sentcli.evaluation.slices import query_columns
     from sentcli.evaluation.studies import study_of
     from sentcli.pages.gate import compare_with_baseline, save_baseline
     from sentcli.pages.parts import Caveats, Part
     from sentcli.pages.savings import compare_variants, read_grid
-    from sentcli.pages.slices import Slices
+    from sentcli.pages.slices import Slices, query_columns
     from sentcli.pages.thresholds import find_thresholds
 
     # what the user asks for, checked before anything is encoded
