@@ -329,6 +329,6 @@ class Duplicates:
             axes.axvline(self.least, color=style.colour(1))
             axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
 
-        alt = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
+        about = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
         note = f"The line stands at --least, {self.least:g}"
-        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt, note)
+        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, [about], note)

@@ -347,4 +347,7 @@ def protocol(
 
 def evaluate(encoder: SentenceEncoder, tasks: Iterable[SimilarityTask]) -> dict[str, TaskScore]:
     """Score an encoder on tasks, encoding every distinct sentence once, without the cache."""
-    return {score.task: score for score in EvaluatedModel.of(encoder).measured(list(tasks))}
+    adapted = [task.for_model(encoder.spec) for task in tasks]
+    texts = chain.from_iterable(task.texts for task in adapted)
+    vectors = EvaluatedModel.of(encoder).encode(texts)
+    return {task.name: task.score(None, vectors) for task in adapted}

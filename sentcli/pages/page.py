@@ -30,14 +30,19 @@ class Figure:
 
     A page shows what has columns panel, series, x and y under the pointer, by its label or else by its numbers.
     """
-    alt: str
-    """A description for readers who cannot see the figure."""
+    about: Sequence[str]
+    """What it shows in words, in parts, for readers who cannot see it."""
     note: str = ""
     """An explanation below the figure."""
     columns: int = 2
     """Panels beside each other in the files."""
     size: tuple[float, float] = (4.6, 3.5)
     """Width and height of a panel in inches; with a width of 4.6, letters are readable on a phone."""
+
+    @property
+    def alt(self) -> str:
+        """The description as one text."""
+        return "; ".join(self.about)
 
     @property
     def large(self) -> bool:

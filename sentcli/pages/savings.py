@@ -260,9 +260,9 @@ def _figure(comparison: VariantComparison, title: str, number: int) -> Figure:
     data = pd.DataFrame(rows)
     metric = _title(comparison)
     panels = {panel: partial(_draw, data[data["panel"] == panel], metric) for panel in (SIZE, SPEED, TIME)}
-    alt = f"Difference of {metric} of {len(comparison.variants)} ways against bytes, speed and time."
+    about = f"Difference of {metric} of {len(comparison.variants)} ways against bytes, speed and time."
     note = "Each point is a way of encoding texts and keeping their vectors, with the 95 % interval of its difference."
-    return Figure(f"variants-{number}", title, panels, data, alt, note)
+    return Figure(f"variants-{number}", title, panels, data, [about], note)
 
 
 def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:

@@ -211,10 +211,10 @@ def _figure(title: str, of_models: Mapping[str, Mapping[str, Any]], name: str) -
             place = {"x": predicted, "y": share, "low": low, "high": high}
             rows.append({"panel": "reliability", "series": model, **place, "label": label, "count": count})
     data = pd.DataFrame(rows)
-    alt = f"{title}; {len(data)} parts of the hits with their 95 % intervals beside the diagonal."
+    about = f"{title}; {len(data)} parts of the hits with their 95 % intervals beside the diagonal."
     note = "Each point is a tenth of the hits, with probabilities that were learned from other folds."
     panels = {"reliability": partial(_draw, data)}
-    return Figure(name, title, panels, data, alt, note, columns=1)
+    return Figure(name, title, panels, data, [about], note, columns=1)
 
 
 def _draw(data: DataFrame, axes: Axes) -> None:

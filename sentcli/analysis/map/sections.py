@@ -81,7 +81,7 @@ def _figure(maps: Maps) -> Figure:
         title="Maps of the texts (t-SNE)",
         panels=panels,
         data=pd.concat([*dots, *numbers]).reindex(columns=columns).astype({"cluster": "Int64"}),
-        alt="; ".join(about),
+        about=about,
         note=note,
         size=LARGE if is_large else (4.6, 4.375),
     )

@@ -130,6 +130,6 @@ def _figure(key: str, points: pd.DataFrame, titles: Mapping[str, str], name: str
         title=f"Scores over {_words(key)}",
         panels=style.line_panels(data, axes, list(data["series"].unique())),
         data=data,
-        alt="; ".join(about),
+        about=about,
         note=BANDS,
     )
