@@ -110,9 +110,11 @@ class Result:
     @classmethod
     def of(cls, record: Record, tables: Iterable[Table] = (), **more: Any) -> Result:
         """Return a result of one JSON object that shows `tables`; `more` are other fields."""
-        from sentcli.pages.page import Section
+        sections: list[Section] = []
+        if tables:  # a line that is encoded has none, and pages need not be imported
+            from sentcli.pages.page import Section
 
-        sections = list(map(Section.of, tables))
+            sections = list(map(Section.of, tables))
         return cls(**{"records": [record], "sections": sections, **more})
 
     def with_results(self, more: Mapping[str, Any]) -> Result:
