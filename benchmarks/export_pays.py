@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation import sts_pairs
+from sentcli.evaluation import sts
 
 TEXTS = 2000
 PASSES = 5
@@ -22,8 +22,8 @@ PASSES = 5
 
 def main(folder, *models):
     texts = []
-    for subsets in sts_pairs.load_tasks(Path(folder), None, "test").values():
-        texts += sts_pairs.sentences(subsets)
+    for task in sts.load_tasks(Path(folder)):
+        texts += task.texts
     texts = list(dict.fromkeys(texts))
     texts = texts[:: max(1, len(texts) // TEXTS)]
     for model in models:

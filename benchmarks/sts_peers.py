@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation import sts, sts_pairs
+from sentcli.evaluation import sts
 from sentcli.zoo import resolve
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args()
     print(machine(), flush=True)
-    tasks = sts_pairs.load_tasks(data_folder() / "senteval", options.tasks and options.tasks.split(","), "test")
+    tasks = sts.load_tasks(data_folder() / "senteval", options.tasks)
     encoder = SentenceEncoder.load("minilm", backend=options.backend)
     peer = SentenceTransformer(str(resolve("minilm")[0]), device="cpu")
     encoder.encode(["warm"] * 10)
@@ -43,22 +43,23 @@ def main() -> None:
     def theirs() -> float:
         began = time.perf_counter()
         scores = {}
-        for task, subsets in tasks.items():
-            sides = ("first", "second", "gold")
-            first, second, gold = ([each for s in subsets for each in getattr(s, side)] for side in sides)
-            evaluator = EmbeddingSimilarityEvaluator(first, second, gold, main_similarity="cosine")
-            scores[task] = 100 * evaluator(peer)["spearman_cosine"]
+        for task in tasks:
+            pairs = task.pairs
+            evaluator = EmbeddingSimilarityEvaluator(
+                pairs.first, pairs.second, pairs.gold.tolist(), main_similarity="cosine"
+            )
+            scores[task.name] = 100 * evaluator(peer)["spearman_cosine"]
         found["theirs"] = scores
         return time.perf_counter() - began
 
     pairs = [(ours(), theirs()) for _ in range(options.runs)]
     ratios = sorted(slow / fast for fast, slow in pairs)
     fast, slow = (statistics.median(side) for side in zip(*pairs, strict=True))
-    count = sum(len(s) for subsets in tasks.values() for s in subsets)
-    texts = {text for subsets in tasks.values() for text in sts_pairs.sentences(subsets)}
+    count = sum(map(len, tasks))
+    texts = {text for task in tasks for text in task.texts}
     print(f"{count} pairs, {len(texts)} distinct sentences, backend {encoder.backend.name}")
     print(f"sentcli {fast:.1f} s, sentence-transformers {slow:.1f} s")
-    difference = max(abs(found["ours"][task] - found["theirs"][task]) for task in tasks)
+    difference = max(abs(found["ours"][task.name] - found["theirs"][task.name]) for task in tasks)
     print(
         f"  ratio {statistics.median(ratios):.2f} (median of {len(ratios)}; {ratios[0]:.2f} to {ratios[-1]:.2f}); "
         f"largest difference of a score {difference:.3f}"

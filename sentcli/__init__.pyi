@@ -281,7 +281,6 @@ def evaluate(
     pair_fields: str | None = None,
     skip_empty: bool = False,
     group_by: str | None = None,
-    group: list[str] | str | None = None,
     by: str | None = None,
     variants: str | None = None,
     draws: Path | str | None = None,
@@ -298,6 +297,7 @@ def evaluate(
     passage_tokens: int | None = None,
     overlap: int = 0,
     context: Literal['title', 'headings', 'none'] = 'none',
+    group: list[str] | str | None = None,
     rerun: bool = False,
     threshold: float | None = None,
     keep_threshold: Path | str | None = None,
@@ -319,7 +319,6 @@ def evaluate(
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
         skip_empty: Leave out rows with an empty cell, and count them.
         group_by: Keep texts of one value, such as an author, in one fold.
-        group: Models that are seeds of one system, compared by their mean: NAME may have *.
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         variants: Say what may be saved: search sets with fewer dimensions and bits, indexes, shorter texts, or the ways that a file names (docs/evaluate.md).
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
@@ -336,6 +335,7 @@ def evaluate(
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
         overlap: Tokens at the end of a passage that the next one under its heading begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
+        group: Models that are seeds of one system, compared by their mean: NAME may have *.
         rerun: Encode and score anew, also what was measured before and is kept.
         threshold: Find the similarity from which on this share of hits is right, as 0.9.
         keep_threshold: Keep the probabilities of similarities in this directory of encode, or in the folder of the model: retrieve shows them, and takes --least 0.9p.
@@ -368,6 +368,7 @@ def sts_eval(
     device: str = 'auto',
     allow_cpu_fallback: bool = False,
     against: str | None = None,
+    group: list[str] | str | None = None,
     rerun: bool = False,
     json: str | None = None,
     report: list[Path] | Path | str | list[str] | None = None,
@@ -393,6 +394,7 @@ def sts_eval(
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in the seed alone are seeds of one. list: all.
+        group: Models that are seeds of one system, compared by their mean: NAME may have *.
         rerun: Encode and score anew, also what was measured before and is kept.
         json: Write the result as JSON; - is standard output.
         report: Write a page for people: a .html, .md or .tex file; several are written.
@@ -414,6 +416,7 @@ def senteval(
     device: str = 'auto',
     allow_cpu_fallback: bool = False,
     against: str | None = None,
+    group: list[str] | str | None = None,
     rerun: bool = False,
     json: str | None = None,
     report: list[Path] | Path | str | list[str] | None = None,
@@ -434,6 +437,7 @@ def senteval(
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in the seed alone are seeds of one. list: all.
+        group: Models that are seeds of one system, compared by their mean: NAME may have *.
         rerun: Encode and score anew, also what was measured before and is kept.
         json: Write the result as JSON; - is standard output.
         report: Write a page for people: a .html, .md or .tex file; several are written.
@@ -492,6 +496,7 @@ def retrieve(
     rerank: str | None = None,
     rerank_depth: int = 50,
     against: str | None = None,
+    group: list[str] | str | None = None,
     rerun: bool = False,
     overwrite: bool = False,
     json: str | None = None,
@@ -550,6 +555,7 @@ def retrieve(
         rerank: A cross-encoder that orders the first hits anew.
         rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
         against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in the seed alone are seeds of one. list: all.
+        group: Models that are seeds of one system, compared by their mean: NAME may have *.
         rerun: Encode and score anew, also what was measured before and is kept.
         overwrite: Replace an output that exists.
         json: Write the result as JSON; - is standard output.

@@ -5,6 +5,7 @@ Their mean and deviation speak of other seeds. Whatever differs in anything else
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from operator import methodcaller
 from typing import Any
@@ -13,6 +14,14 @@ from sentcli.table import flat
 
 IRRELEVANT = ("settings.seed", "subset.seed", "device")
 """Of an identity: the seeds of the training and of the rows that are drawn for it, and where it ran."""
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return mean and sample standard deviation of the scores of seeds; one seed has no deviation."""
+    mean = statistics.fmean(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, statistics.stdev(values)
 
 
 def training_facts(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def run_figure(
     if data["sd"].notna().any():
         note = BANDS
     drawn = style.line_panels(data, axes, systems, whole=True)
-    return Figure(name, title, drawn, data, "; ".join(about), note)
+    return Figure(name, title, drawn, data, about, note)
 
 
 def _of_all_runs(values: pd.DataFrame) -> pd.DataFrame:

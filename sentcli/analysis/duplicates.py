@@ -267,16 +267,14 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
-        equal = self._equal_table()
-        groups = self._groups_table()
         most, least = self._pairs_tables()
         return [
             Section("Numbers", (note,), self._numbers(recall), file="numbers"),
             Section("Similarity of the nearest row", figure=self._figure()),
-            Section(equal.title, table=equal, file="equal", rows=self.equal),
-            Section(most.title, table=most, file="pairs", rows=self.listed),
-            Section(least.title, table=least),
-            Section(groups.title, table=groups, file="groups", rows=self.groups),
+            Section.of(self._equal_table(), file="equal", rows=self.equal),
+            Section.of(most, file="pairs", rows=self.listed),
+            Section.of(least),
+            Section.of(self._groups_table(), file="groups", rows=self.groups),
         ]
 
     def _numbers(self, recall: float | None) -> Table:
@@ -331,6 +329,6 @@ class Duplicates:
             axes.axvline(self.least, color=style.colour(1))
             axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
 
-        alt = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
+        about = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
         note = f"The line stands at --least, {self.least:g}"
-        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt, note)
+        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, [about], note)

@@ -114,9 +114,9 @@ def write_folder(
 def _summary(sections: Sequence[Section]) -> list[str]:
     """Return the description of the first figure, cut after the last part that fits into `SUMMARY_LENGTH`."""
     figure = next((section.figure for section in sections if section.figure is not None), None)
-    if figure is None or not figure.alt:
+    if figure is None or not figure.about:
         return []
-    text, *others = figure.alt.split("; ")
+    text, *others = figure.about
     for part in others:
         longer = f"{text}; {part}"
         if len(longer) > SUMMARY_LENGTH:

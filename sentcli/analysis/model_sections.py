@@ -44,7 +44,7 @@ def _geometry(models: Mapping[str, EvaluatedModel], data: Path | None, rows: Tex
     from sentcli.analysis.geometry.sections import sections
     from sentcli.analysis.geometry.verb import GeometryInputs
 
-    inputs = GeometryInputs({}, rows)
+    inputs = GeometryInputs(None, rows)
     if data is not None:
         inputs = GeometryInputs(read_stsb(data, None, "dev"), rows, sts=sts_tasks(data))
     results = {name: inputs.of_model(model).results for name, model in models.items()}
@@ -55,8 +55,7 @@ def _similarity(models: Mapping[str, EvaluatedModel], data: Path) -> list[Sectio
     from sentcli.analysis.similarity.pairs import GoldPairs
     from sentcli.analysis.similarity.sections import sections
 
-    ((task, subsets),) = read_stsb(data, None, "test").items()
-    pairs = GoldPairs(f"{task} test", subsets, str(data), LISTED_PAIRS)
+    pairs = GoldPairs(read_stsb(data, None, "test"), "test", str(data), LISTED_PAIRS)
     for name, model in models.items():
         pairs.measure(model, name)
     return sections(pairs)

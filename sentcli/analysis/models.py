@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.sts import SimilarityTask
     from sentcli.evaluation.text_vectors import TextVectors
     from sentcli.search.exact import Blocks
 
@@ -106,37 +106,36 @@ def _stored_blocks(path: Path) -> Blocks:
     return stored.blocks
 
 
-def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:
-    """Read STS-B of a SentEval folder, or a table of pairs, as a dict with one task.
+def read_stsb(data: Path | None, pairs: str | None, split: str) -> SimilarityTask:
+    """Read STS-B of a SentEval folder, or a table of pairs, as a task.
 
     Raises:
         InputError: unless exactly one of `data` and `pairs` is given; DataError for a file that cannot be read.
     """
     from sentcli.data import dataset_path
-    from sentcli.evaluation import sts_pairs
+    from sentcli.evaluation import sts, sts_pairs
 
     if (data is None) == (pairs is None):
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if pairs is not None:
         by_name = sts_pairs.read_pairs(pairs)
-        return {Path(pairs).stem: list(chain.from_iterable(by_name.values()))}
+        return sts.SimilarityTask(Path(pairs).stem, list(chain.from_iterable(by_name.values())))
     assert data is not None
-    return sts_pairs.load_tasks(dataset_path(data), ["STSBenchmark"], split)
+    (task,) = sts.load_tasks(dataset_path(data), ["STSBenchmark"], split)
+    return task
 
 
-def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
-    """Return the seven STS tasks of a SentEval folder."""
+def sts_tasks(data: Path) -> list[SimilarityTask]:
+    """Return the seven STS tasks of a SentEval folder, as ``sts-eval`` scores them."""
     from sentcli.data import dataset_path
-    from sentcli.evaluation import sts_pairs
-
-    return sts_pairs.load_tasks(dataset_path(data), None, "test")
-
-
-def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:
-    """Return the mean of Spearman's correlations, times 100, over STS tasks; None if there are no tasks."""
     from sentcli.evaluation import significance, sts
+
+    return sts.load_tasks(dataset_path(data), resamples=significance.RESAMPLES)
+
+
+def sts_average(model: EvaluatedModel, tasks: Sequence[SimilarityTask]) -> float | None:
+    """Return the mean of Spearman's correlations, times 100, over STS tasks; None if there are no tasks."""
     from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.evaluation.scores import average
 
-    scored_tasks = [sts.SimilarityTask(name, subsets, significance.RESAMPLES) for name, subsets in tasks.items()]
-    return average(model.measure(scored_tasks), SIMILARITY, least=1)
+    return average(model.measure(tasks), SIMILARITY, least=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from annotated_doc import Doc
 from annotated_types import Ge
@@ -12,9 +12,6 @@ from sentcli.analysis.texts import LEAST_ITEMS
 from sentcli.bounds import Flag, Holds
 from sentcli.command.declaration import Group
 from sentcli.model.options import MODEL_HELP, LoadOptions
-
-if TYPE_CHECKING:
-    pass
 
 INPUT = "Input"
 Models = Annotated[list[str] | None, Holds.MODEL, Doc(f"{MODEL_HELP}; several are compared."), Flag("-m")]

@@ -151,11 +151,9 @@ def _configurations(runs: Sequence[TrainingRun]) -> list[Section]:
             environments.append((run.label, flat(run.config.get("environment", {}))))
     if not choices:
         return []
-    configuration = choices_table("Configuration", choices)
-    environment = choices_table("Training environment", environments)
     return [
-        Section(configuration.title, table=configuration, level=3, folded=True),
-        Section(environment.title, table=environment, level=3, folded=True),
+        Section.of(choices_table("Configuration", choices), level=3, folded=True),
+        Section.of(choices_table("Training environment", environments), level=3, folded=True),
     ]
 
 

@@ -110,7 +110,11 @@ class Result:
     @classmethod
     def of(cls, record: Record, tables: Iterable[Table] = (), **more: Any) -> Result:
         """Return a result of one JSON object that shows `tables`; `more` are other fields."""
-        sections = list(map(_section_of, tables))
+        sections: list[Section] = []
+        if tables:  # a line that is encoded has none, and pages need not be imported
+            from sentcli.pages.page import Section
+
+            sections = list(map(Section.of, tables))
         return cls(**{"records": [record], "sections": sections, **more})
 
     def with_results(self, more: Mapping[str, Any]) -> Result:
@@ -130,6 +134,7 @@ class Result:
         """
         from sentcli.evaluation.score_json import model_json
         from sentcli.evaluation.scores import long_rows
+        from sentcli.pages.page import Section
         from sentcli.pages.parts import with_parts
         from sentcli.pages.score_page import write_score_page
         from sentcli.pages.score_report import ScoreReport
@@ -151,7 +156,7 @@ class Result:
         task_scores = list(chain.from_iterable(of_model.tasks for of_model in whole))
         if task_scores and all(score.reason for score in task_scores):
             exit_code = max(exit_code, 1)
-        sections = list(map(_section_of, report.console_tables()))
+        sections = list(map(Section.of, report.console_tables()))
         return cls(
             records=list(map(model_json, whole)),
             sections=[*sections, *more_sections],
@@ -347,13 +352,6 @@ def failed(result: Result, message: str) -> SentcliError:
     error = SentcliError(message)
     error.outcome = result
     return error
-
-
-def _section_of(table: Table) -> Section:
-    """Return a section with a table alone."""
-    from sentcli.pages.page import Section
-
-    return Section(table.title, table=table)
 
 
 def _in_words(value: Any) -> str:

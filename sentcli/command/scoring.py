@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sentcli.command.result import Result, written_if_interrupted
@@ -37,17 +38,20 @@ def scores_if_interrupted() -> Iterator[list[ModelScores]]:
 
 
 def choices_of(study: Study, scores: Sequence[ModelScores]) -> Choices:
-    """Return the choices of a page of scores of a study: the runs of one training are seeds of one system."""
+    """Return the choices of a page of a study: runs of one training, and models of a group, are seeds of one system."""
     import glob
 
     from sentcli.evaluation.systems import Pattern
     from sentcli.pages.score_page import Choices
 
-    groups = []
+    patterns = list(study.groups)
     for run, label in study.labels.items():
-        group = Pattern("-m", label, glob.escape(run))
-        if any(map(group.matches, scores)):
-            groups.append(group)
+        patterns.append(Pattern("-m", label, glob.escape(run)))
+    names = list(map(attrgetter("names"), scores))
+    groups = []
+    for pattern in patterns:
+        if any(map(pattern.matches, names)):
+            groups.append(pattern)
     return Choices(groups=tuple(groups))
 
 

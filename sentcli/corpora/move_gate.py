@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,8 @@ class Serving:
         inputs = bulk.read_inputs([str(documents)], ReadOptions("text", "id", cut=cut))
         settings = self.settings
         if settings.on_long == "truncate":  # a vector in the cache is that of the beginning of a text
-            settings = replace(settings, encode=EvaluatedModel.of(self.encoder, self.load).encode_and_keep)
+            model = EvaluatedModel.of(self.encoder, self.load)
+            settings = replace(settings, encode=partial(model.encode_distinct, keep=True))
         with console.encoding(f"comparing: {self.encoder.model}", inputs.survey.rows) as bar:
             bulk.encode_files(self.encoder, inputs, str(output), settings, progress=bar)
 

@@ -5,8 +5,9 @@
 `labelled_tasks.py`. `measuring.score_model` scores an `EvaluatedModel` on tasks.
 
 **One table of scores.** A `Task` (`evaluation/evaluated.py`) has a name, a kind, the texts to encode, an identity under
-which scores are kept, and a scorer; an `OwnTask` says besides what `evaluate` shows of the user's data. It returns a
-`TaskScore`: metrics by name, the ones that tables show, counts and other details, and what intervals and
+which scores are kept, and a scorer; an `OwnTask` says besides what `evaluate` shows of the user's data. Its `predicted`
+is what a model says of each item (similarities of pairs, ranks, hits), of which thresholds and figures are made, too.
+It returns a `TaskScore`: metrics by name, the ones that tables show, counts and other details, and what intervals and
 comparisons need (samples of the metric, or which answers are right). A `ModelScores` is what one model has under one
 protocol: a row of a paper's table. What differs between the kinds of scores (correlations, accuracies, nDCG, recall) is
 data, a `ScoreKind`: the main metric, how they are averaged, their scale, their titles. Averages, intervals, paired

@@ -20,6 +20,8 @@ import numpy.typing as npt
 from sentcli.bounds import whole_number
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.score_json import record_of, score_of
+from sentcli.evaluation.scores import TaskScore
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder, json_digest, least_recently_used
 from sentcli.io.forms import contents, decode
@@ -57,6 +59,18 @@ class ScoreCache:
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
                 temporary.write_text(json.dumps({**record, "sha256": json_digest(record)}), "utf-8")
+
+    def kept(self, identity: Sequence[Any]) -> tuple[TaskScore, dict[str, Any]] | None:
+        """Return the score of the task of an identity, and the description of the encoder that it was measured with."""
+        record = self.read(*identity)
+        if record is None:
+            return None
+        return score_of(record["score"]), record["encoder"]
+
+    def keep(self, identity: Sequence[Any], score: TaskScore, encoder: dict[str, Any]) -> None:
+        """Keep the score of a task for `kept`, unless the model has none."""
+        if not score.reason:
+            self.write({"encoder": encoder, "score": record_of(score)}, *identity)
 
     def _path(self, identity: Sequence[Any]) -> Path:
         return cache_folder("scores") / self.key[:32] / f"{json_digest(identity)[:32]}.json"

@@ -16,7 +16,6 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation.cache import ScoreCache, VectorCache
 from sentcli.evaluation.reused_vectors import ReusedVectors
-from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.studies import run_facts
@@ -222,7 +221,7 @@ class EvaluatedModel:
                 there = set(texts_there)
                 missing = [text for text in missing if text not in there]
         if missing or not parts:
-            encoded = self._encode(encoder, missing, prompt, keep=True, progress=progress)
+            encoded = self.encode_distinct(missing, prompt, keep=True, encoder=encoder, progress=progress)
             parts.append((missing, encoded))
         return TextVectors.joined(parts)
 
@@ -231,29 +230,27 @@ class EvaluatedModel:
         usual = self.spec.usual_prompt
         return any(reused.name == file and reused.are_of(self.load(), usual) for reused in self.reused)
 
-    def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
+    def encode_distinct(
+        self,
+        texts: Sequence[str],
+        prompt: str = "",
+        *,
+        keep: bool = False,
+        encoder: SentenceEncoder | None = None,
+        **options: Any,
+    ) -> Encoded:
         """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache.
 
-        Nothing is added to it, except the answers of a model that is served: an error later on does not lose them.
-        """
-        return self._encode(self.load(len(texts)), texts, prompt, keep=self.is_served, **options)
-
-    def encode_and_keep(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
-        """Encode as `encode_distinct`, and add the vectors to the cache for a later call."""
-        return self._encode(self.load(len(texts)), texts, prompt, keep=True, **options)
-
-    def _encode(
-        self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str, *, keep: bool, **options: Any
-    ) -> Encoded:
-        """Encode distinct texts, or read their vectors from the cache, unless the vectors of the model are not kept.
-
         Args:
-            encoder: the model, perhaps with another maximum length.
             texts: distinct ones.
             prompt: text in front of each.
-            keep: write the vectors that are made into the cache.
+            keep: add what is encoded to the cache. The answers of a model that is served are always added: an error
+                later on does not lose them.
+            encoder: the model with another maximum length.
             options: other arguments of `SentenceEncoder.encode_distinct`.
         """
+        if encoder is None:
+            encoder = self.load(len(texts))
         if self.key is None:
             return encoder.encode_distinct(texts, prompt, **options)
         if self.is_served:  # its vectors do not depend on this machine, and may have cost money
@@ -261,7 +258,7 @@ class EvaluatedModel:
         else:
             key = json_digest([self.key, {**self.description, **encoder.describe()}])
         cache = VectorCache(key, fresh=self.rerun)
-        return cache.encode(encoder, texts, prompt=prompt, keep=keep, **options)
+        return cache.encode(encoder, texts, prompt=prompt, keep=keep or self.is_served, **options)
 
     def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
         """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""
@@ -302,8 +299,8 @@ class EvaluatedModel:
             if task.name not in scores:
                 score = self._scored(task, vectors)
                 scores[task.name] = score
-                if cache is not None and not score.reason:
-                    cache.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
+                if cache is not None:
+                    cache.keep(task.identity, score, self.description)
             yield scores[task.name]
 
     def has_kept(self, task: Task) -> bool:
@@ -330,25 +327,25 @@ class EvaluatedModel:
 
     def _cached_scores(self, cache: ScoreCache, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
-        records: dict[str, dict[str, Any]] = {}
+        all_kept = {}
         usual = self.description
         of_usual = 0
         for task in tasks:
-            record = cache.read(*task.identity)
-            if record is not None:
-                records[task.name] = record
-                usual = usual or record["encoder"]
-                of_usual += record["encoder"] == usual
-        if not records:
+            kept = cache.kept(task.identity)
+            if kept is not None:
+                all_kept[task.name] = kept
+                usual = usual or kept[1]
+                of_usual += kept[1] == usual
+        if not all_kept:
             return {}
         if of_usual == len(tasks):
             self.description = usual
         else:
-            self.load(_text_count(tasks, records))
+            self.load(_text_count(tasks, all_kept))
         scores = {}
-        for name, record in records.items():
-            if record["encoder"] == self.description:
-                scores[name] = score_of(record["score"])
+        for name, (score, encoder) in all_kept.items():
+            if encoder == self.description:
+                scores[name] = score
         self.cached += scores
         return scores
 

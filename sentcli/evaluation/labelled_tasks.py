@@ -162,7 +162,7 @@ class BinaryTask(TableTask):
     @property
     def description(self) -> str:
         """The number of pairs."""
-        return f"{len(self.table):,} 0/1 pairs, {int(self._positive.sum()):,} of them 1"
+        return f"{len(self.table):,} 0/1 pairs, {int(self.right.sum()):,} of them 1"
 
     @property
     def texts(self) -> Sequence[str]:
@@ -177,16 +177,21 @@ class BinaryTask(TableTask):
         return {"similarity": "cross-encoder"} if self.joint else super().protocol
 
     @property
-    def _positive(self) -> npt.NDArray[np.bool_]:
+    def right(self) -> npt.NDArray[np.bool_]:
+        """Whether each pair has the label 1 ``[n]``."""
         return np.array(self.table.values) == 1
+
+    def predicted(self, vectors: TextVectors) -> Floats:
+        """Return the similarity of each pair ``[n]``, or the score of a cross-encoder."""
+        first, second = self.table.texts
+        return pair_similarities(first, second, vectors, self.similarity, joint=self.joint)
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Return average precision, the area under the ROC curve, and the best F1 of all thresholds."""
         from sklearn.metrics import average_precision_score, roc_auc_score
 
-        first, second = self.table.texts
-        predicted = pair_similarities(first, second, vectors, self.similarity, joint=self.joint)
-        positive = self._positive
+        predicted = self.predicted(vectors)
+        positive = self.right
         f1, threshold = best_f1(predicted, positive)
         metrics = {
             "average_precision": float(average_precision_score(positive, predicted)),

@@ -11,7 +11,6 @@ from sentcli import console
 from sentcli.encoder import warn_truncated
 from sentcli.evaluation.cache import ScoreCache
 from sentcli.evaluation.evaluated import EvaluatedModel, Task
-from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.text_vectors import NO_VECTORS
 from sentcli.machine import environment
@@ -103,15 +102,15 @@ def score_without_model(
     scores: list[TaskScore] = []
     cached: list[str] = []
     for task in tasks:
-        record = None
+        kept = None
         if read_cache and not rerun:
-            record = cache.read(*task.identity)
-        if record is None:
-            score = task.score(None, NO_VECTORS)
-            cache.write({"encoder": {}, "score": record_of(score)}, *task.identity)
-        else:
-            score = score_of(record["score"])
+            kept = cache.kept(task.identity)
+        if kept is not None:
+            scores.append(kept[0])
             cached.append(task.name)
+            continue
+        score = task.score(None, NO_VECTORS)
+        cache.keep(task.identity, score, {})
         scores.append(score)
     _say_cached(cached, tasks)
     return ModelScores(

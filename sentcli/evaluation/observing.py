@@ -18,8 +18,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, for_model
 from sentcli.evaluation.labelled_tasks import BinaryTask
 from sentcli.evaluation.observed_hits import Observed, groups_of_pairs, require_either
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
-from sentcli.evaluation.sts import pair_similarities
-from sentcli.evaluation.thresholds import Threshold
+from sentcli.evaluation.thresholds import FITS, Threshold
 from sentcli.io.atomic import check_output
 from sentcli.io.blocks import MANIFEST
 from sentcli.io.digests import json_digest
@@ -49,7 +48,7 @@ def tasks_with_hits(tasks: Sequence[OwnTask]) -> list[OwnHits]:
     with_hits: list[OwnHits] = []
     for task in tasks:
         if isinstance(task, BinaryTask):
-            right = int(sum(_right(task)))
+            right = int(task.right.sum())
             require_either(task.name, right, len(task) - right)
         elif isinstance(task, RetrievalTask):
             data = task.data
@@ -68,11 +67,20 @@ def observe(model: EvaluatedModel, task: OwnHits) -> Observed:
     A document that nobody has judged counts as wrong, so that the precision of a set is a lower bound.
     """
     source = source_of(model, task)
-    adapted = for_model(task, model.spec)
-    if isinstance(adapted, RetrievalTask):
-        return _of_set(model, adapted, source)
-    assert isinstance(adapted, BinaryTask)
-    return _of_pairs(model, adapted, source)
+    adapted: Any = for_model(task, model.spec)
+    if isinstance(adapted, BinaryTask):
+        vectors = model.encode_shown(f"{task.name}: encoding", adapted.texts)
+        return Observed(source, adapted.predicted(vectors), adapted.right, groups_of_pairs(*adapted.table.texts))
+    values = []
+    right = []
+    groups = []
+    for number, (query, documents) in enumerate(adapted.predicted(model).items()):
+        relevant = relevant_documents(adapted.data.qrels[query])
+        for document in list(documents)[:DEPTH]:
+            values.append(documents[document])
+            right.append(document in relevant)
+            groups.append(number)
+    return Observed(source, np.array(values, np.float64), np.array(right, np.bool_), np.array(groups, np.int64))
 
 
 def source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
@@ -95,32 +103,6 @@ def source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
         depth=DEPTH,
         passages=bulk.facts_of(None if passages is None else passages.cut),
     )
-
-
-def _of_pairs(model: EvaluatedModel, task: BinaryTask, source: LearnedFrom) -> Observed:
-    first, second = task.table.texts
-    vectors = model.encode_shown(f"{task.name}: encoding", task.all_texts)
-    values = pair_similarities(first, second, vectors, task.similarity)
-    return Observed(source, values, np.array(_right(task), np.bool_), groups_of_pairs(first, second))
-
-
-def _right(task: BinaryTask) -> list[bool]:
-    return [value == 1 for value in task.table.values or []]
-
-
-def _of_set(model: EvaluatedModel, task: RetrievalTask, source: LearnedFrom) -> Observed:
-    data, search = task.data, task.search
-    hits = search.by_vectors(model).hits
-    values = []
-    right = []
-    groups = []
-    for number, (query, documents) in enumerate(search.run(hits).items()):
-        relevant = relevant_documents(data.qrels[query])
-        for document in list(documents)[:DEPTH]:
-            values.append(documents[document])
-            right.append(document in relevant)
-            groups.append(number)
-    return Observed(source, np.array(values, np.float64), np.array(right, np.bool_), np.array(groups, np.int64))
 
 
 def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[OwnHits], *, overwrite: bool) -> None:
@@ -176,16 +158,15 @@ def _lack_of_corpus(facts: VectorFacts, model: EvaluatedModel, task: OwnHits) ->
     return source.lack_of_vectors(facts)
 
 
-def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold) -> None:
+def keep(place: Path, model: EvaluatedModel, task: OwnHits, observed: Observed, threshold: Threshold) -> None:
     """Write what was learned beside a corpus or a model that `check_place` has accepted, and say what reads it."""
-    observed = threshold.observed
     calibration = Calibration(
-        curve=threshold.curve,
+        curve=FITS[threshold.form](observed),
         model=model.name,
         model_fingerprint=_encoder_of(model, task).fingerprint(),
         learned_from=observed.source,
-        positives=observed.positives,
-        negatives=observed.negatives,
+        positives=threshold.positives,
+        negatives=threshold.negatives,
         precision=threshold.precision,
         threshold=threshold.similarity,
     )

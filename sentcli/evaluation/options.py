@@ -40,10 +40,12 @@ class ScoringOptions:
     Attributes:
         against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Runs that differ in
             the seed alone are seeds of one. list: all.
+        group: Models that are seeds of one system, compared by their mean: NAME may have *.
         rerun: Encode and score anew, also what was measured before and is kept.
     """
 
     against: Annotated[str | None, Holds.PUBLISHED, Flag(metavar="NAME|list", lists=_list_published)] = None
+    group: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="LABEL=NAME", excludes="corpus from_run")] = None
     rerun: bool = False
 
     def models(

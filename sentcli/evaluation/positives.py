@@ -132,19 +132,23 @@ class PairsTask(TableTask):
             rows.setdefault(text, len(rows))
         return rows
 
-    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Rank the positives of each anchor; the roles are encoded here, with their prompts."""
-        anchors = list(self._positives)
-        corpus = list(self._corpus)
-        queries, documents = self.by_role(model, anchors, corpus)
+    def predicted(self, queries: TextVectors, documents: TextVectors) -> list[Rows]:
+        """Return the ranks of the positives of each anchor, of the vectors of anchors and positives."""
         relevant = []
         own = []
         for anchor, texts in self._positives.items():
             relevant.append([self._corpus[text] for text in texts])
             own.append(self._corpus.get(anchor, -1))
-        ranks = positive_ranks(
-            queries.vectors_of(anchors), documents.vectors_of(corpus), relevant, own, self.similarity
-        )
+        anchors = queries.vectors_of(list(self._positives))
+        corpus = documents.vectors_of(list(self._corpus))
+        return positive_ranks(anchors, corpus, relevant, own, self.similarity)
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Rank the positives of each anchor; the roles are encoded here, with their prompts."""
+        anchors = list(self._positives)
+        corpus = list(self._corpus)
+        queries, documents = self.by_role(model, anchors, corpus)
+        ranks = self.predicted(queries, documents)
         best = np.array([of_anchor[0] for of_anchor in ranks])
         reciprocal = np.where(best <= RECALL_CUTOFFS[-1], 1 / best, 0.0)
         metrics = {"mrr@10": float(reciprocal.mean())}

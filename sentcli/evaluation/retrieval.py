@@ -159,23 +159,32 @@ class SetRows:
     def __len__(self) -> int:
         return len(self.data.ids)
 
+    def owned(self) -> Iterator[tuple[int, str]]:
+        """Yield every text, with the row of its document."""
+        return enumerate(self.data.texts())
+
     def texts(self) -> Iterator[str]:
         """Yield every text, in order."""
-        return self.data.texts()
+        for _, text in self.owned():
+            yield text
 
     def take(self, positions: Sequence[int]) -> list[Document]:
-        """Return the documents at these positions, in the order of the positions; the file is read through."""
-        rows = set(positions)
-        texts = {row: text for row, text in enumerate(self.texts()) if row in rows}
-        return [Document(self.data.ids[row], texts[row]) for row in positions]
+        """Return the texts at these positions, in the order of the positions; the file is read through."""
+        asked = set(positions)
+        found = {}
+        for place, (row, text) in enumerate(self.owned()):
+            if place in asked:
+                found[place] = Document(self.data.ids[row], text)
+        return [found[place] for place in positions]
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield all rows with some columns, as tables of Arrow."""
         import pyarrow as pa
 
-        rows = zip(self.data.ids, self.texts(), strict=True)
-        while block := list(islice(rows, BLOCK_DOCUMENTS)):
-            ids, texts = zip(*block, strict=True)
+        owned = self.owned()
+        while block := list(islice(owned, BLOCK_DOCUMENTS)):
+            rows, texts = zip(*block, strict=True)
+            ids = [self.data.ids[row] for row in rows]
             table = pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())})
             yield table.select(list(names))
 

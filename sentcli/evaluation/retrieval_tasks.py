@@ -185,15 +185,19 @@ class RetrievalTask:
         of_set = [data.digest, data.split, facts.self_hits, facts.join_title]
         return ["retrieve", of_set, reading, self.protocol]
 
+    def predicted(self, model: EvaluatedModel | None) -> Run:
+        """Return the hits of each query, best first, with their similarities or the scores of what ordered them."""
+        hits = self.search.hits(self.mode, model)
+        if self.reranker is not None:
+            hits = self.reranker.reordered(self.data, hits, self.search.passages_of(model))
+        return self.search.run(hits)
+
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
         search = self.search
         if model is not None and model.key is None:  # a model in training has learnt since: its hits are not kept
             search = replace(search)
-        hits = search.hits(self.mode, model)
-        if self.reranker is not None:
-            hits = self.reranker.reordered(self.data, hits, search.passages_of(model))
-        run = search.run(hits)
+        run = replace(self, search=search).predicted(model)
         if self.run_file is not None:
             check_output(self.run_file, overwrite=True)
             write_run(run, self.run_file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +26,7 @@ from sentcli.evaluation.score_kinds import (
     TRANSFER,
 )
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.thresholds import Threshold
 from sentcli.io.forms import checked, contents, decode
 
 SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
@@ -100,43 +102,6 @@ class Against(BaseModel):
     tasks: dict[str, PublishedLine]
 
 
-class ReliabilityPart(BaseModel):
-    """A tenth of the hits: the probability that was predicted, and how many of them are right."""
-
-    probability: float
-    share: float
-    interval: tuple[float, float]
-    count: int
-
-
-class Highest(BaseModel):
-    """The highest precision that there is, and from which similarity on."""
-
-    precision: float
-    similarity: float
-
-
-class ThresholdResult(BaseModel):
-    """The similarity from which on hits are right, as ``evaluate --threshold`` writes it."""
-
-    precision: float
-    similarity: Number
-    interval: tuple[Number, Number]
-    held_out_precision: Number
-    held_out_interval: tuple[float, float] | None
-    held_out_hits: int
-    recall: float
-    form: str
-    brier: float
-    positives: int
-    negatives: int
-    groups: int
-    depth: int | None
-    reliability: list[ReliabilityPart]
-    highest: Highest | None = None
-    f1_threshold: Number = None
-
-
 class TaskResult(BaseModel):
     """The results of one task; all other fields are metrics, counts and details."""
 
@@ -148,7 +113,7 @@ class TaskResult(BaseModel):
     """The scores of the years or domains of a task."""
     draws: dict[str, Samples] = {}
     """Samples of metrics; files of earlier versions have none."""
-    threshold: ThresholdResult | Number = None
+    threshold: Threshold | Number = None
     """A threshold that was asked for has that of the best F1 in it."""
 
     def score(self, task: str, kind: str, shown_metrics: tuple[str, ...]) -> TaskScore:
@@ -158,8 +123,8 @@ class TaskResult(BaseModel):
         if self.subsets:
             details["subsets"] = self.subsets
         of_best_f1 = self.threshold
-        if isinstance(self.threshold, ThresholdResult):
-            details["threshold"] = self.threshold.model_dump()
+        if isinstance(self.threshold, Threshold):
+            details["threshold"] = asdict(self.threshold)
             of_best_f1 = self.threshold.f1_threshold
         if isinstance(of_best_f1, float):
             metrics["threshold"] = of_best_f1
@@ -237,13 +202,7 @@ class ScoreFile(BaseModel):
             if shown_metrics:
                 task.check_numbers(name, shown_metrics, source)
                 tasks.append(task.score(name, kind, shown_metrics))
-        entries: dict[str, Any] = {}
-        if self.compared is not None:
-            entries["compared"] = self.compared.model_dump()
-        if self.against is not None:
-            entries["against"] = self.against.model_dump()
-        if self.cost:
-            entries["cost"] = self.cost
+        entries = self.model_dump(include={"compared", "against", "cost"})
         return ModelScores(
             command=self.command,
             model=self.model,
@@ -251,7 +210,7 @@ class ScoreFile(BaseModel):
             tasks=tuple(tasks),
             environment=self.environment,
             cached=tuple(self.cached),
-            entries=entries,
+            entries={key: entry for key, entry in entries.items() if entry},
             source=source,
             average_interval=_both_ends(self.average_interval),
             seconds=self.elapsed_seconds,

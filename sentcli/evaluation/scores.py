@@ -152,12 +152,19 @@ class ModelScores:
     replicates_file: str = ""
     """The file that has the samples, if they are not in the JSON."""
     seconds: float | None = None
+    number: int = 0
+    """The place of the model among those that are shown together."""
     command_line: str = ""
     """The command that measured the scores; empty if none did, or if it is not known."""
 
     def __post_init__(self) -> None:
         if not self.label:
             object.__setattr__(self, "label", self.model)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names by which ``--group`` and ``--name`` find the model: its own, and that of its file, or nothing."""
+        return self.model, self.source
 
     @property
     def cost(self) -> Mapping[str, Any]:

@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +14,17 @@ from sentcli import bulk
 from sentcli.bulk.options import PassageOptions
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.model.passages import PassageRows, context_of
 from sentcli.search.neighbours import Neighbours
-from sentcli.search.rows import BLOCK_DOCUMENTS, Document
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class SetPassages:
-    """The passages of the documents of a set as the rows of a corpus; see `search.rows.Rows`."""
+class SetPassages(SetRows):
+    """The passages of the documents of a set as the rows of a corpus."""
 
-    data: RetrievalSet
     cut: PassageRows
 
     @classmethod
@@ -81,40 +74,8 @@ class SetPassages:
                 passages[row].append(text)
         return passages
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The Arrow types of id and text."""
-        import pyarrow as pa
-
-        return {"id": pa.string(), "text": pa.string()}
-
     def __len__(self) -> int:
         return len(self.owners)
-
-    def texts(self) -> Iterator[str]:
-        """Yield every passage, in order."""
-        for _, text in self.owned():
-            yield text
-
-    def take(self, positions: Sequence[int]) -> list[Document]:
-        """Return the passages at these positions; the file is read through."""
-        wanted = set(positions)
-        found = {}
-        for place, (row, text) in enumerate(self.owned()):
-            if place in wanted:
-                found[place] = Document(self.data.ids[row], text)
-        return [found[place] for place in positions]
-
-    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield all passages with some columns, as tables of Arrow."""
-        import pyarrow as pa
-
-        owned = self.owned()
-        while block := list(islice(owned, BLOCK_DOCUMENTS)):
-            rows, texts = zip(*block, strict=True)
-            ids = [self.data.ids[row] for row in rows]
-            table = pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())})
-            yield table.select(list(names))
 
 
 def passages_needed(owners: Rows, k: int) -> int:

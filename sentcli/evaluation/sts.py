@@ -7,9 +7,10 @@ as well, because other papers print it (princeton-nlp/SimCSE#4, #150).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DegenerateVectorsError, SentcliError
-from sentcli.evaluation import significance
+from sentcli.evaluation import significance, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
 from sentcli.evaluation.scores import TaskScore
@@ -109,7 +110,7 @@ def pair_similarities(
         DegenerateVectorsError: if a number is not finite.
     """
     if joint:
-        scores = scores_of_pairs(first, second, vectors)
+        scores = vectors.vectors_of(list(map(pair_text, first, second)))[:, 0].astype(np.float64)
         return resolved(scores, float(np.abs(scores).max()))
     first_vectors = vectors.vectors_of(first)
     second_vectors = vectors.vectors_of(second)
@@ -213,6 +214,14 @@ class SimilarityTask:
         return sum(map(len, self.subsets))
 
     @property
+    def pairs(self) -> Pairs:
+        """The pairs of all subsets."""
+        first = list(chain.from_iterable(subset.first for subset in self.subsets))
+        second = list(chain.from_iterable(subset.second for subset in self.subsets))
+        gold = np.concatenate([subset.gold for subset in self.subsets])
+        return Pairs(self.name, first, second, gold)
+
+    @property
     def main_metric(self) -> str:
         """The metric that averages and comparisons are of."""
         return AGGREGATIONS[self.aggregation].metric
@@ -270,15 +279,20 @@ class SimilarityTask:
         """Return the task of some rows of its table."""
         return replace(self, subsets=[self.subsets[0].of_rows(rows)])
 
+    def predicted(self, vectors: TextVectors) -> npt.NDArray[np.float64]:
+        """Return the cosine of each pair ``[n]``, or the score of a cross-encoder.
+
+        Those of all subsets are resolved together, since they are ranked together, too.
+        """
+        pairs = self.pairs
+        return pair_similarities(pairs.first, pairs.second, vectors, self.similarity, joint=self.joint)
+
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Correlate the cosines of the vectors, or the scores of a cross-encoder, with the gold scores."""
-        first = list(chain.from_iterable(subset.first for subset in self.subsets))
-        second = list(chain.from_iterable(subset.second for subset in self.subsets))
-        # of all subsets together, whose pairs are ranked together, too
-        of_pairs = pair_similarities(first, second, vectors, self.similarity, joint=self.joint)
-        ends = np.cumsum([len(subset) for subset in self.subsets])
+        """Correlate what is predicted with the gold scores."""
+        ends = np.cumsum(list(map(len, self.subsets)))
+        of_subsets = np.split(self.predicted(vectors), ends[:-1])
         predicted = []
-        for subset, values in zip(self.subsets, np.split(of_pairs, ends[:-1]), strict=True):
+        for subset, values in zip(self.subsets, of_subsets, strict=True):
             predicted.append((subset.name, values, subset.gold))
         score = correlations(self.name, predicted, self.resamples, self.aggregation)
         details = score.details | {"truncated": vectors.truncated(self.texts)}
@@ -295,18 +309,45 @@ class SimilarityTask:
         return score.of_own_data(len(self))
 
 
-def evaluate(encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]]) -> dict[str, TaskScore]:
-    """Score an encoder on tasks of `load_tasks`, encoding every distinct sentence once, without the cache."""
-    similarity_tasks = {}
-    texts: list[str] = []
-    for name, subsets in tasks.items():
-        task = SimilarityTask(name, subsets).for_model(encoder.spec)
-        similarity_tasks[name] = task
-        texts += task.texts
+def load_tasks(
+    data: Path, names: str | Sequence[str] | None = None, split: str = "test", **options: Any
+) -> list[SimilarityTask]:
+    """Read tasks of a SentEval ``downstream`` folder.
+
+    Args:
+        data: the folder.
+        names: of the tasks; None is every task that has the split.
+        split: ``test``, or ``dev`` or ``train`` of two tasks.
+        options: other fields of the tasks.
+
+    Raises:
+        InputError: as `sts_pairs.load_tasks`.
+    """
+    subsets_by_task = sts_pairs.load_tasks(data, names, split)
+    return [SimilarityTask(name, subsets, **options) for name, subsets in subsets_by_task.items()]
+
+
+def protocol(
+    aggregation: str, split: str | None, resamples: int, head: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return every choice that moves the scores of benchmarks of similarity, except those of the model.
+
+    Args:
+        aggregation: a key of `AGGREGATIONS`.
+        split: of the benchmarks; None for tables of one's own.
+        resamples: samples of the pairs.
+        head: the choices of a head that takes the place of the cosine.
+    """
+    choices: dict[str, Any] = {"correlation": "spearman", "aggregation": AGGREGATIONS[aggregation].title}
+    choices["similarity"] = "cosine"
+    if head is not None:
+        choices |= {"similarity": "regression", "regression": head}
+    return choices | {"split": split, "interval_draws": resamples}
+
+
+def evaluate(encoder: SentenceEncoder, tasks: Iterable[SimilarityTask]) -> dict[str, TaskScore]:
+    """Score an encoder on tasks, encoding every distinct sentence once, without the cache."""
+    adapted = [task.for_model(encoder.spec) for task in tasks]
+    texts = chain.from_iterable(task.texts for task in adapted)
     vectors = EvaluatedModel.of(encoder).encode(texts)
-    return {name: task.score(None, vectors) for name, task in similarity_tasks.items()}
-
-
-def scores_of_pairs(first: Sequence[str], second: Sequence[str], vectors: TextVectors) -> npt.NDArray[np.float64]:
-    """Return the scores ``[n]`` of a cross-encoder for pairs, of which each is one text that it has read."""
-    return vectors.vectors_of(list(map(pair_text, first, second)))[:, 0].astype(np.float64)
+    return {task.name: task.score(None, vectors) for task in adapted}

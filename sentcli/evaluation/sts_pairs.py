@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -181,12 +180,6 @@ def pairs_of_rows(source: str | Path, name: str, rows: Iterable[tuple[str, str, 
         raise DataError(Path(source), f"{len(rows)} pairs, and no two different scores: nothing to correlate with")
     first, second, gold = zip(*rows, strict=True)
     return Pairs(name, list(first), list(second), np.array(gold))
-
-
-def sentences(subsets: Sequence[Pairs]) -> list[str]:
-    """Return the distinct sentences of some pairs."""
-    texts = chain.from_iterable(pairs.texts for pairs in subsets)
-    return list(dict.fromkeys(texts))
 
 
 def content(subsets: Sequence[Pairs]) -> list[Any]:

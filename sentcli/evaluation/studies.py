@@ -12,6 +12,7 @@ from typing import Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.evaluation.systems import Pattern, check_patterns
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import read_json
 from sentcli.seeds import by_training, told_apart, training_facts
@@ -31,10 +32,12 @@ class Study:
     models: list[str]
     """All models, with the runs of a folder in its place."""
     labels: dict[str, str] = field(default_factory=dict)
-    """The label of the system of each run, by its name."""
+    """The label of the system of each run, by its name, unless it is in a group of the user's."""
+    groups: tuple[Pattern, ...] = ()
+    """Patterns of models that are seeds of one system, as the user gave them."""
 
 
-def study_of(names: Sequence[str], *, once: bool = False) -> Study:
+def study_of(names: Sequence[str], *, once: bool = False, groups: Sequence[str] | None = None) -> Study:
     """Return the models that some names stand for.
 
     A folder of runs stands for those that have finished, and a pattern with ``*`` for the folders that match.
@@ -42,9 +45,11 @@ def study_of(names: Sequence[str], *, once: bool = False) -> Study:
     Args:
         names: of models, of folders of runs, or patterns.
         once: refuse any model that is given twice, and not only a run of a folder.
+        groups: the values of ``--group``.
 
     Raises:
-        InputError: if a folder holds runs of which none has finished, or a run of one is given twice.
+        InputError: if a folder holds runs of which none has finished, a run of one is given twice, or a group cannot be
+            read or matches none of the models.
     """
     models: list[str] = []
     labels: dict[str, str] = {}
@@ -61,7 +66,11 @@ def study_of(names: Sequence[str], *, once: bool = False) -> Study:
     for name, place in zip(models, places, strict=True):
         if places.count(place) > 1 and (once or name in labels):
             raise InputError(f"-m {name} is given twice")
-    return Study(models, labels)
+    patterns = tuple(Pattern.parse("--group", group) for group in groups or ())
+    check_patterns(patterns, [[model] for model in models])
+    for pattern in patterns:
+        labels = {run: label for run, label in labels.items() if not pattern.matches([run])}
+    return Study(models, labels, patterns)
 
 
 def _place(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from sentcli.evaluation.differences import Difference
 from sentcli.evaluation.score_kinds import TRANSFER
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats, compare_groups, compare_seeds, mcnemar
+from sentcli.seeds import mean_and_deviation
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,10 @@ class Pattern:
             )
         return cls(option, label, glob)
 
-    def matches(self, scores: ModelScores) -> bool:
-        """Tell whether the model's name, the file's, or the last part of either matches."""
-        glob = self.glob
-        for name in (scores.model, scores.source):
-            if not name:
-                continue
-            last_part = Path(name).name
-            if fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(last_part, glob):
+    def matches(self, names: Iterable[str]) -> bool:
+        """Tell whether a name of a model or of its file, or the last part of one, matches; an empty one does not."""
+        for name in filter(None, names):
+            if fnmatch.fnmatchcase(name, self.glob) or fnmatch.fnmatchcase(Path(name).name, self.glob):
                 return True
         return False
 
@@ -57,27 +54,31 @@ class Pattern:
         return f"{self.option} {self.label}={self.glob}"
 
 
-def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> None:
+def check_patterns(patterns: Sequence[Pattern], runs: Sequence[Sequence[str]]) -> None:
     """Check that every pattern matches a run, and that no run is matched by two patterns.
+
+    Args:
+        patterns: of an option.
+        runs: the names of each run, that of its model first.
 
     Raises:
         InputError: otherwise.
     """
     for pattern in patterns:
         if not any(map(pattern.matches, runs)):
-            models = ", ".join(dict.fromkeys(run.model for run in runs))
+            models = ", ".join(dict.fromkeys(model for model, *_ in runs))
             raise InputError(f"{pattern} matches no model and no file; there are: {models}")
-    for run in runs:
-        matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
+    for names in runs:
+        matching = [str(pattern) for pattern in patterns if pattern.matches(names)]
         if len(matching) > 1:
             both = " and by ".join(matching)
-            raise InputError(f"{run.model} is matched by {both}")
+            raise InputError(f"{names[0]} is matched by {both}")
 
 
 def label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
     """Return the label of the first pattern that matches a model; None if none does."""
     for pattern in patterns:
-        if pattern.matches(scores):
+        if pattern.matches(scores.names):
             return pattern.label
     return None
 
@@ -124,10 +125,7 @@ class System:
         values = self.values(column)
         if not values:
             return None, None
-        mean = statistics.fmean(values)
-        if len(values) == 1:
-            return mean, None
-        return mean, statistics.stdev(values)
+        return mean_and_deviation(values)
 
     def samples(self, column: str) -> Floats | None:
         """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples."""

@@ -10,7 +10,8 @@ above it; what this one covers is held by simulations in the tests.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +42,16 @@ class Bin:
 
 
 @dataclass(frozen=True)
+class Highest:
+    """The highest precision that a cut has, and its similarity."""
+
+    precision: float
+    similarity: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """The similarity from which on hits have a precision, and the curve of probabilities."""
+    """The similarity from which on hits have a precision, as it is written and read."""
 
     precision: float
     """The one that was asked for."""
@@ -52,8 +61,6 @@ class Threshold:
     interval: tuple[float | None, float | None]
     """Below the first the precision is surely missed, from the second on it is surely reached (each at 97.5 %); None
     where no similarity does."""
-    highest: tuple[float, float]
-    """The highest precision that a cut has, and its similarity."""
     held_out_precision: float | None
     """The precision of the hits of each fold above the threshold of the other folds; None if there are none."""
     held_out_interval: tuple[float, float] | None
@@ -61,15 +68,34 @@ class Threshold:
     """The number of those hits."""
     recall: float
     """The share of the right hits of each fold that are above the threshold of the other folds."""
-    curve: Curve
-    brier: dict[str, float]
-    """The Brier score on held-out folds of each form, and of the share of right hits in the place of probabilities."""
-    reliability: tuple[Bin, ...]
-    observed: Observed
+    form: str
+    """The form of the curve of probabilities, a key of `FITS`."""
+    brier: float
+    """Its Brier score on held-out folds."""
+    brier_of: dict[str, float] = field(default_factory=dict)
+    """That of each form, and of the share of right hits in the place of probabilities."""
+    positives: int
+    negatives: int
+    groups: int
+    depth: int | None
+    """The first documents of each query that are its hits; None for pairs."""
+    reliability: list[Bin]
+    highest: Highest | None = None
+    """What there is, where there is no similarity."""
+    f1_threshold: float | None = None
+    """The similarity of the best F1, whose key in the JSON this one has."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the JSON."""
+        entry = asdict(self)
+        for key in ("highest", "f1_threshold"):
+            if entry[key] is None:
+                del entry[key]
+        return entry
 
 
 def find_threshold(observed: Observed, precision: float) -> Threshold:
-    """Find the similarity from which on hits have a precision, and learn the probability of each similarity.
+    """Find the similarity from which on hits have a precision, and the form of the probability of each similarity.
 
     Args:
         observed: the hits.
@@ -82,18 +108,18 @@ def find_threshold(observed: Observed, precision: float) -> Threshold:
     cuts = Cuts.of(observed)
     fold_of = folds(observed.groups)
     above = np.zeros(len(observed), np.bool_)
-    predicted = {form: np.empty(len(observed)) for form in (*FITS, "share")}
+    predicted = {name: np.empty(len(observed)) for name in (*FITS, "share")}
     for fold in range(FOLDS):
         test = fold_of == fold
         others = observed.part(~test)
         cut, _ = Cuts.of(others).reaching(precision)
         if cut is not None:
             above[test] = observed.similarities[test] >= cut
-        for form, fit in FITS.items():
-            predicted[form][test] = fit(others)(observed.similarities[test])
+        for name, fit in FITS.items():
+            predicted[name][test] = fit(others)(observed.similarities[test])
         predicted["share"][test] = others.right.mean()
-    brier = {form: float(np.mean((values - observed.right) ** 2)) for form, values in predicted.items()}
-    chosen = min(FITS, key=lambda form: brier[form])
+    brier = {name: float(np.mean((values - observed.right) ** 2)) for name, values in predicted.items()}
+    form = min(FITS, key=lambda name: brier[name])
     kept = observed.part(above)
     held_out_precision = None
     held_out_interval = None
@@ -108,15 +134,19 @@ def find_threshold(observed: Observed, precision: float) -> Threshold:
         precision=precision,
         similarity=similarity,
         interval=interval,
-        highest=cuts.highest,
         held_out_precision=held_out_precision,
         held_out_interval=held_out_interval,
         held_out_hits=len(kept),
         recall=kept.positives / observed.positives,
-        curve=FITS[chosen](observed),
-        brier=brier,
-        reliability=tuple(_bins(observed, predicted[chosen])),
-        observed=observed,
+        form=form,
+        brier=brier[form],
+        brier_of=brier,
+        positives=observed.positives,
+        negatives=observed.negatives,
+        groups=observed.group_count,
+        depth=observed.source.depth,
+        reliability=list(_bins(observed, predicted[form])),
+        highest=cuts.highest if similarity is None else None,
     )
 
 
@@ -194,12 +224,12 @@ class Cuts:
         return float(self.similarities[lowest]), (float(low), high)
 
     @property
-    def highest(self) -> tuple[float, float]:
+    def highest(self) -> Highest:
         """The highest precision of `LEAST_ABOVE` hits or more above a cut, and the lowest such cut."""
         enough = np.flatnonzero(self.above >= LEAST_ABOVE)
         precisions = self.right[enough] / self.above[enough]
         best = np.flatnonzero(precisions == precisions.max())[-1]
-        return float(precisions[best]), float(self.similarities[enough[best]])
+        return Highest(float(precisions[best]), float(self.similarities[enough[best]]))
 
 
 def _earlier_in_group(groups: Rows, right: Floats) -> tuple[Floats, Floats]:

@@ -6,7 +6,9 @@ order of the batches and the first weights are those of the original toolkit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.evaluation import significance
+from sentcli.evaluation import significance, transfer_data
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
@@ -89,6 +91,11 @@ class TransferTask:
         trainer = PROTOCOLS[self.protocol]
         with console.counting(f"{self.name}: classifiers", classifiers(trainer, self.examples)) as finished:
             return score(trainer, self.examples, vectors, finished)
+
+
+def load_tasks(data: Path, names: str | Sequence[str] | None, protocol: str) -> list[TransferTask]:
+    """Read tasks of a SentEval ``downstream`` folder, as `transfer_data.load_tasks`, for a protocol of `PROTOCOLS`."""
+    return [TransferTask(examples, protocol) for examples in transfer_data.load_tasks(data, names)]
 
 
 def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step = lambda count: None) -> TaskScore:
@@ -172,38 +179,56 @@ def _with_dev_set(
     trained = trainer.train(grid, finished)
     chosen, dev_accuracy = best(trained.accuracy)
     predicted = trained.predict(0, chosen, x["test"])
-    return _Tested(
-        predicted=predicted,
-        accuracy=_accuracy(predicted, y["test"]),
-        dev_accuracy=dev_accuracy,
-        penalties=[penalties[chosen]],
-    )
+    return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, [penalties[chosen]])
+
+
+def _cross_validated(
+    trainer: Trainer, task: Examples, x: Floats, y: Rows, splits: Sequence[tuple[Rows, Floats]], finished: Step
+) -> tuple[list[Rows], float, list[float]]:
+    """Choose the penalty of each split by folds of its training rows, train on all of them, and test.
+
+    Args:
+        trainer: of the protocol.
+        task: the examples.
+        x: features of the rows to train on ``[n, dim]``.
+        y: their classes ``[n]``.
+        splits: the rows that each is trained on, and the features that it is tested on.
+        finished: as for `score`.
+
+    Returns:
+        The predicted classes of each split, the mean accuracy by which penalties were chosen, and the penalties.
+    """
+    penalties = trainer.penalties(has_test=task.validation == "test")
+    groups = task.groups
+    inner = []
+    last = []
+    for rows, _ in splits:
+        groups_of_rows = None if groups is None else groups[rows]
+        for fit, dev in _stratified(task, y[rows], trainer.folds, groups_of_rows):
+            inner.append(Fold(rows[fit], rows[dev]))
+        last.append(trainer.last_fold(rows))
+    grid = Grid(x, y, task.classes, inner, [penalties] * len(inner))
+    trained = trainer.train(grid, finished)
+    chosen = []
+    dev_accuracies = []
+    for accuracy in trained.accuracy.reshape(len(splits), trainer.folds, -1):
+        number, dev_accuracy = best(accuracy)
+        chosen.append(penalties[number])
+        dev_accuracies.append(dev_accuracy)
+    final_grid = replace(grid, folds=last, penalties=[[penalty] for penalty in chosen])
+    final = trainer.train(final_grid, finished)
+    predicted = [final.predict(number, 0, features) for number, (_, features) in enumerate(splits)]
+    return predicted, float(np.mean(dev_accuracies)), chosen
 
 
 def _with_test_set(
     trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step
 ) -> _Tested:
     """Choose the penalty by folds of the training set, and test on the test set."""
-    penalties = trainer.penalties(has_test=True)
-    folds = [Fold(fit, dev) for fit, dev in _stratified(task, y["train"], trainer.folds)]
-    grid = Grid(
-        x=x["train"],
-        y=y["train"],
-        classes=task.classes,
-        folds=folds,
-        penalties=[penalties] * len(folds),
-    )
-    number, dev_accuracy = best(trainer.train(grid, finished).accuracy)
-    chosen = [penalties[number]]
-    last = trainer.last_fold(np.arange(len(y["train"])))
-    final = trainer.train(replace(grid, folds=[last], penalties=[chosen]), finished)
-    predicted = final.predict(0, 0, x["test"])
-    return _Tested(
-        predicted=predicted,
-        accuracy=_accuracy(predicted, y["test"]),
-        dev_accuracy=dev_accuracy,
-        penalties=chosen,
-    )
+    rows = np.arange(len(y["train"]))
+    splits = [(rows, x["test"])]
+    (predicted,), dev_accuracy, penalties = _cross_validated(trainer, task, x["train"], y["train"], splits, finished)
+    return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, penalties)
 
 
 def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Rows, Rows]]:
@@ -219,43 +244,15 @@ def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[st
     """Test by outer folds, in each of which inner folds of its training rows choose the penalty."""
     x = xs["all"]
     y = ys["all"]
-    penalties = trainer.penalties(has_test=False)
-    groups = task.groups
     outer = outer_folds(trainer, task)
-    inner = []
-    last = []
-    for rows, _ in outer:
-        groups_of_rows = None if groups is None else groups[rows]
-        for fit, dev in _stratified(task, y[rows], trainer.folds, groups_of_rows):
-            inner.append(Fold(rows[fit], rows[dev]))
-        last.append(trainer.last_fold(rows))
-    grid = Grid(
-        x=x,
-        y=y,
-        classes=task.classes,
-        folds=inner,
-        penalties=[penalties] * len(inner),
-    )
-    trained = trainer.train(grid, finished)
-    chosen = []
-    dev_accuracies = []
-    for accuracy_of_inner in trained.accuracy.reshape(len(outer), trainer.folds, -1):
-        number, dev_accuracy = best(accuracy_of_inner)
-        chosen.append(penalties[number])
-        dev_accuracies.append(dev_accuracy)
-    final_grid = replace(grid, folds=last, penalties=[[penalty] for penalty in chosen])
-    final = trainer.train(final_grid, finished)
+    splits = [(rows, x[test]) for rows, test in outer]
+    of_folds, dev_accuracy, penalties = _cross_validated(trainer, task, x, y, splits, finished)
     predicted = np.zeros_like(y)
     accuracies = []
-    for fold, (_, test) in enumerate(outer):
-        predicted[test] = final.predict(fold, 0, x[test])
-        accuracies.append(_accuracy(predicted[test], y[test]))
-    return _Tested(
-        predicted=predicted,
-        accuracy=float(np.mean(accuracies)),
-        dev_accuracy=float(np.mean(dev_accuracies)),
-        penalties=chosen,
-    )
+    for (_, test), of_fold in zip(outer, of_folds, strict=True):
+        predicted[test] = of_fold
+        accuracies.append(_accuracy(of_fold, y[test]))
+    return _Tested(predicted, float(np.mean(accuracies)), dev_accuracy, penalties)
 
 
 def _accuracy(predicted: Rows, y: Rows) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -88,25 +87,14 @@ class Differences:
             lines[number] = replace(lines[number], difference=difference)
         return cls(tuple(lines))
 
-    def entries(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """Return the entry ``compared`` of the JSON of each model that was compared.
-
-        They stand by the name of the model, and by how many of the same name are before it in its table.
-        """
-        by_model: dict[tuple[str, int], dict[str, Any]] = {}
+    def entries(self) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Yield the number of each model that was compared, with what, and the entry of the JSON by task."""
         for line in self.lines:
             title = line.column
             if title == AVERAGE and line.table.is_own:
                 title = line.table.kind.title
-            seeds = set(map(id, line.system.seeds))
-            numbers: Counter[str] = Counter()
-            for scores in line.table.models:
-                key = (scores.model, numbers[scores.model])
-                numbers[scores.model] += 1
-                if id(scores) in seeds:
-                    entry = by_model.setdefault(key, {"with": line.name_of_first, "tasks": {}})
-                    entry["tasks"][title] = line.difference.entry
-        return by_model
+            for scores in line.system.seeds:
+                yield scores.number, line.name_of_first, {title: line.difference.entry}
 
     def table(self, *, narrow: bool = False) -> Table:
         """Return the table of the differences, of which there is one at least.

@@ -85,13 +85,12 @@ class Gate(Part):
 
     def sections(self) -> Sequence[Section]:
         """Return the comparisons, and the queries that lost the most where a model is not as good."""
-        compared = self._comparison_table()
-        sections = [Section(compared.title, text=self.sentences(), table=compared)]
+        sections = [Section.of(self._comparison_table(), text=self.sentences())]
         for (model, task), comparison in self.comparisons.items():
             if comparison.worst and not comparison.passed:
                 title = f"The queries of {task} on which {model} lost the most"
                 worst = comparison.worst_table(title, self.queries.get(task, {}))
-                sections.append(Section(worst.title, table=worst, level=3))
+                sections.append(Section.of(worst, level=3))
         return sections
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sentcli.table import Table
 
@@ -30,14 +30,19 @@ class Figure:
 
     A page shows what has columns panel, series, x and y under the pointer, by its label or else by its numbers.
     """
-    alt: str
-    """A description for readers who cannot see the figure."""
+    about: Sequence[str]
+    """What it shows in words, in parts, for readers who cannot see it."""
     note: str = ""
     """An explanation below the figure."""
     columns: int = 2
     """Panels beside each other in the files."""
     size: tuple[float, float] = (4.6, 3.5)
     """Width and height of a panel in inches; with a width of 4.6, letters are readable on a phone."""
+
+    @property
+    def alt(self) -> str:
+        """The description as one text."""
+        return "; ".join(self.about)
 
     @property
     def large(self) -> bool:
@@ -64,6 +69,11 @@ class Section:
     """The level of the heading; the page's title has 1."""
     folded: bool = False
     """Whether HTML hides the section until the reader unfolds it."""
+
+    @classmethod
+    def of(cls, table: Table, **more: Any) -> Section:
+        """Return the section of a table, which has its title; `more` are other fields."""
+        return cls(table.title, table=table, **more)
 
     @property
     def caption(self) -> str:

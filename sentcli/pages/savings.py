@@ -260,28 +260,15 @@ def _figure(comparison: VariantComparison, title: str, number: int) -> Figure:
     data = pd.DataFrame(rows)
     metric = _title(comparison)
     panels = {panel: partial(_draw, data[data["panel"] == panel], metric) for panel in (SIZE, SPEED, TIME)}
-    alt = f"Difference of {metric} of {len(comparison.variants)} ways against bytes, speed and time."
+    about = f"Difference of {metric} of {len(comparison.variants)} ways against bytes, speed and time."
     note = "Each point is a way of encoding texts and keeping their vectors, with the 95 % interval of its difference."
-    return Figure(f"variants-{number}", title, panels, data, alt, note)
+    return Figure(f"variants-{number}", title, panels, data, [about], note)
 
 
 def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
     from sentcli.pages import style
 
-    for number, name in enumerate(("not on the front", "on the front", "chosen")):
-        part = data[data["series"] == name]
-        y = part["y"]
-        whiskers = [y - part["low"], part["high"] - y]
-        axes.errorbar(
-            part["x"],
-            y,
-            yerr=whiskers,
-            label=name,
-            color=style.colour(number),
-            marker=style.marker(number),
-            linestyle="",
-            elinewidth=0.8,
-        )
+    style.error_bars(axes, data, ("not on the front", "on the front", "chosen"))
     panel = data["panel"].iloc[0]
     axes.set(title=panel, xlabel=panel, ylabel=f"difference of {metric}", xscale="log")
     style.plain_log_ticks(axes.xaxis)

@@ -42,7 +42,7 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
         title=f"{table.title}, by task",
         panels={"scores": partial(_draw, data=data, axis=table.axis)},
         data=data,
-        alt=f"{table.axis}: {'; '.join(data['label'])}",
+        about=[f"{table.axis}: {'; '.join(data['label'])}"],
         note=note,
         columns=1,
         size=(5.2, 0.19 * (data["y"].max() + 2) + 0.6),  # height of the line of one score, in inches

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,9 +44,9 @@ class ScoreReport:
         Raises:
             InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
         """
-        check_patterns(groups, scores)
-        check_patterns(names, scores)
-        shared = grouping.tables(scores)
+        for patterns in (groups, names):
+            check_patterns(patterns, [of_model.names for of_model in scores])
+        shared = grouping.tables(replace(of_model, number=number) for number, of_model in enumerate(scores))
         first_of_kind: dict[str, list[ModelScores]] = {}  # a model of each table, by the title of its kind
         for first, *_ in shared:
             first_of_kind.setdefault(first.kinds[0].title, []).append(first)
@@ -83,17 +82,14 @@ class ScoreReport:
 
     def with_differences(self, scores: Sequence[ModelScores]) -> list[ModelScores]:
         """Return scores of this report with the entry ``compared`` of their JSON, as far as they were compared."""
-        entries: dict[tuple[str, int], dict[str, Any]] = {}
+        compared: dict[int, dict[str, Any]] = {}
         for comparison in self.comparisons:
-            for key, entry in comparison.entries().items():
-                entries.setdefault(key, entry)["tasks"] |= entry["tasks"]
+            for number, first, tasks in comparison.entries():
+                compared.setdefault(number, {"with": first, "tasks": {}})["tasks"] |= tasks
         found = []
-        numbers: Counter[str] = Counter()  # a model may be named more than once
-        for of_model in scores:
-            compared = entries.get((of_model.model, numbers[of_model.model]))
-            numbers[of_model.model] += 1
-            if compared is not None:
-                of_model = of_model.with_entries({"compared": compared})
+        for number, of_model in enumerate(scores):
+            if number in compared:
+                of_model = of_model.with_entries({"compared": compared[number]})
             found.append(of_model)
         return found
 

@@ -90,6 +90,16 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         axes.plot([], [], linestyle="", label=IN_TURNS)
 
 
+def error_bars(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
+    """Draw the points of some series with the ends of their intervals, given as for `lines`."""
+    for number, name in enumerate(names):
+        part = data[data["series"] == name]
+        y = part["y"]
+        look: dict[str, Any] = {"color": colour(number), "marker": marker(number), "linestyle": ""}
+        whiskers = [y - part["low"], part["high"] - y]
+        axes.errorbar(part["x"], y, yerr=whiskers, label=name, elinewidth=0.8, **look)
+
+
 def _turns(data: pd.DataFrame, *, log: bool) -> dict[str, dict[str, Any]]:
     """Return the look of each of the lines that lie on another one.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.observing import keep, observe, tasks_with_hits
 from sentcli.evaluation.options import ThresholdOptions
 from sentcli.evaluation.scores import ModelScores
-from sentcli.evaluation.thresholds import LEAST_ABOVE, Threshold, find_threshold
+from sentcli.evaluation.thresholds import LEAST_ABOVE, find_threshold
 from sentcli.pages.page import Figure, Section
 from sentcli.pages.parts import Part
 from sentcli.table import MISSING, Table
@@ -29,7 +29,7 @@ class Thresholds(Part):
 
     precision: float
     of_scores: Mapping[tuple[str, str], Mapping[str, Any]]
-    """The entries of the JSON, which `threshold_json` makes, by the names of model and task."""
+    """The entries of the JSON of each `Threshold`, by the names of model and task."""
 
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
         """Return the threshold of a model on a task."""
@@ -44,8 +44,7 @@ class Thresholds(Part):
 
     def sections(self) -> Sequence[Section]:
         """Return a table of all thresholds, and a picture of the probabilities on each task."""
-        table = _table(self)
-        sections = [Section(table.title, table=table)]
+        sections = [Section.of(_table(self))]
         tasks = dict.fromkeys(task for _, task in self.of_scores)
         for number, task in enumerate(tasks, 1):
             of_models = {}
@@ -107,47 +106,21 @@ def find_thresholds(scored: Sequence[tuple[EvaluatedModel, OwnTask]], options: T
     for model, own_task in scored:
         for task in tasks_with_hits([own_task]):
             try:
-                threshold = find_threshold(observe(model, task), precision)
+                observed = observe(model, task)
+                threshold = find_threshold(observed, precision)
             except InputError as error:
                 failures.append((model.name, task.name, error))
                 model.release()
                 continue
-            of_scores[model.name, task.name] = threshold_json(threshold)
+            of_scores[model.name, task.name] = threshold.to_dict()
             if place is not None:
-                keep(place, model, task, threshold)
+                keep(place, model, task, observed, threshold)
             model.release()
     if not of_scores:
         raise failures[0][2]
     for name, task_name, failure in failures:
         console.warn(f"{name} has no threshold on {task_name}: {failure}")
     return [Thresholds(precision, of_scores)]
-
-
-def threshold_json(threshold: Threshold) -> dict[str, Any]:
-    """Return the entry of the JSON of a threshold."""
-    observed = threshold.observed
-    precision, similarity = threshold.highest
-    form = threshold.curve.form
-    entry = {
-        "precision": threshold.precision,
-        "similarity": threshold.similarity,
-        "interval": threshold.interval,
-        "held_out_precision": threshold.held_out_precision,
-        "held_out_interval": threshold.held_out_interval,
-        "held_out_hits": threshold.held_out_hits,
-        "recall": threshold.recall,
-        "form": form,
-        "brier": threshold.brier[form],
-        "brier_of": threshold.brier,
-        "positives": observed.positives,
-        "negatives": observed.negatives,
-        "groups": observed.group_count,
-        "depth": observed.source.depth,
-        "reliability": [asdict(part) for part in threshold.reliability],
-    }
-    if threshold.similarity is None:
-        entry["highest"] = {"precision": precision, "similarity": similarity}
-    return entry
 
 
 def _hits(entry: Mapping[str, Any]) -> str:
@@ -238,19 +211,15 @@ def _figure(title: str, of_models: Mapping[str, Mapping[str, Any]], name: str) -
             place = {"x": predicted, "y": share, "low": low, "high": high}
             rows.append({"panel": "reliability", "series": model, **place, "label": label, "count": count})
     data = pd.DataFrame(rows)
-    alt = f"{title}; {len(data)} parts of the hits with their 95 % intervals beside the diagonal."
+    about = f"{title}; {len(data)} parts of the hits with their 95 % intervals beside the diagonal."
     note = "Each point is a tenth of the hits, with probabilities that were learned from other folds."
     panels = {"reliability": partial(_draw, data)}
-    return Figure(name, title, panels, data, alt, note, columns=1)
+    return Figure(name, title, panels, data, [about], note, columns=1)
 
 
 def _draw(data: DataFrame, axes: Axes) -> None:
     from sentcli.pages import style
 
     axes.plot([0, 1], [0, 1], color=style.QUIET, linewidth=0.8)
-    for number, (model, part) in enumerate(data.groupby("series", sort=False)):
-        y = part["y"]
-        whiskers = [y - part["low"], part["high"] - y]
-        look: dict[str, Any] = {"color": style.colour(number), "marker": style.marker(number), "linestyle": ""}
-        axes.errorbar(part["x"], y, yerr=whiskers, label=str(model), elinewidth=0.8, **look)
+    style.error_bars(axes, data, data["series"].unique())
     axes.set(xlabel="predicted probability", ylabel="share of right hits", xlim=(0, 1), ylim=(0, 1))

@@ -74,7 +74,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
         tasks += load_tasks([file], kind=evaluation.kind, fields=fields, resamples=0)
     if evaluation.eval_data is not None:
         name, _ = STSB_DEV
-        tasks.append(sts.SimilarityTask(name, sts_pairs.load_tasks(evaluation.eval_data, [name], "dev")[name]))
+        tasks += sts.load_tasks(evaluation.eval_data, [name], "dev")
     sets: dict[str, DevSet] = {}
     for task in tasks:
         if task.name in sets:

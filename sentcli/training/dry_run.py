@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.evaluation import sts_pairs, transfer
-from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation import transfer
+from sentcli.evaluation.evaluated import EvaluatedModel, Task
 from sentcli.io.digests import json_digest
 from sentcli.machine import threads
 from sentcli.remaining import duration
@@ -226,7 +226,7 @@ def _measure(request: TrainRequest, settings: str, runs: int, scoring: ScoringTi
 
 def _without_scores(prepared: Prepared) -> Prepared:
     """Return a run that scores nothing."""
-    inputs = replace(prepared.inputs, dev=(), test=None, transfer=(), held_out=None)
+    inputs = replace(prepared.inputs, dev=(), test=(), transfer=(), held_out=None)
     return replace(prepared, inputs=inputs, held_out_text=None)
 
 
@@ -280,9 +280,8 @@ def test_seconds(prepared: Prepared) -> float:
     """Estimate how long the STS and transfer tasks of a run take, from samples of their texts and examples."""
     inputs = prepared.inputs
     texts: list[str] = []
-    for subsets in (inputs.test or {}).values():
-        texts += sts_pairs.sentences(subsets)
-    for task in inputs.transfer:
+    tasks: list[Task] = [*inputs.test, *inputs.transfer]
+    for task in tasks:
         texts += task.texts
     texts = list(dict.fromkeys(texts))
     if not texts:

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.evaluation import sts_pairs
-from sentcli.evaluation.transfer import TransferTask
+from sentcli.evaluation import sts, sts_pairs, transfer
 from sentcli.evaluation.transfer_data import load_tasks
 from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
@@ -23,9 +22,6 @@ from sentcli.training.run_folder import check_run_folder
 if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.training.request import TrainRequest
-
-Tasks: TypeAlias = dict[str, list[sts_pairs.Pairs]]
-"""Similarity tasks by name, each with its subsets."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +35,16 @@ class RunInputs:
     """Pairs that are not trained on and scored at the end."""
     dev: tuple[DevSet, ...]
     """The dev sets, of which the first decides which weights are kept."""
-    test: Tasks | None
+    test: Sequence[sts.SimilarityTask] = ()
     """The seven STS tasks, if they are scored at the end."""
     leaked: int = 0
     """The number of labelled rows with a text of the dev or test sets."""
-    transfer: tuple[TransferTask, ...] = ()
+    transfer: tuple[transfer.TransferTask, ...] = ()
     """The transfer tasks that are scored at the end."""
 
     def lacks_scores(self, results: Mapping[str, Any]) -> bool:
         """Tell whether the results of a finished run, as JSON, lack scores that are asked for now."""
-        if self.test is not None and results.get("sts") is None:
+        if self.test and results.get("sts") is None:
             return True
         if self.held_out is not None and results.get("held_out_spearman") is None:
             return True
@@ -72,24 +68,24 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     if method.fit is None:
         _check_objectives(method, corpus)
         method.settings.check(len(corpus.sentences), launched())
-    test = None
+    test: list[sts.SimilarityTask] = []
     if evaluation.sts and evaluation.eval_data:
-        test = sts_pairs.load_tasks(evaluation.eval_data, None, "test")
+        test = sts.load_tasks(evaluation.eval_data)
     dev = read_dev(request)
-    transfer = read_transfer(request)
+    transfer_tasks = read_transfer(request)
     leaked: list[int] = []
     if len(corpus.texts) > 1 or corpus.scores is not None:
         tested: list[str] = []
         for dev_set in dev:
             tested += dev_set.texts
-        for subsets in (test or {}).values():
-            tested += sts_pairs.sentences(subsets)
+        for task in test:
+            tested += task.texts
         leaked = leaked_rows(corpus, tested)
     if request.data.no_leak:
         corpus = without_rows(corpus, leaked)
         if not corpus.sentences:
             raise InputError("--no-leak leaves nothing to train on: every row holds a text of the dev or test sets")
-    return RunInputs(corpus, subset, held_out, dev, test, len(leaked), transfer)
+    return RunInputs(corpus, subset, held_out, dev, test, len(leaked), transfer_tasks)
 
 
 def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None]:
@@ -108,7 +104,7 @@ def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None
     return places
 
 
-def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:
+def read_transfer(request: TrainRequest) -> tuple[transfer.TransferTask, ...]:
     """Read the transfer tasks of ``--senteval``: those that are named, else those of ``--text-of``, else the seven."""
     evaluation = request.evaluation
     if evaluation.senteval is None:
@@ -116,8 +112,7 @@ def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:
     names = evaluation.senteval_tasks
     if not names and request.data.text_of != TEXT_OF_PAIRS:
         names = request.data.text_of
-    tasks = load_tasks(evaluation.senteval, names)
-    return tuple(TransferTask(examples, evaluation.senteval_protocol) for examples in tasks)
+    return tuple(transfer.load_tasks(evaluation.senteval, names, evaluation.senteval_protocol))
 
 
 NEEDED = {

@@ -10,6 +10,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import Number, Plain, checked, contents, decode, problem_of
 from sentcli.processes import is_first
-from sentcli.seeds import by_training, told_apart, training_facts
+from sentcli.seeds import by_training, mean_and_deviation, told_apart, training_facts
 
 METRICS_FILE = "metrics.jsonl"
 """The log in the folder of a run."""
@@ -235,13 +236,20 @@ class Summary:
     runs: list[dict[str, Any]]
     """The results of the run with each seed."""
     seeds: list[int]
-    mean: dict[str, Any]
-    sd: dict[str, Any]
-    """The sample standard deviations; None where there is a single run."""
+
+    @cached_property
+    def mean(self) -> dict[str, Any]:
+        """The means over the seeds."""
+        return dict(map_numbers(self.runs, lambda values: mean_and_deviation(values)[0]))
+
+    @cached_property
+    def sd(self) -> dict[str, Any]:
+        """The sample standard deviations; None where there is a single run."""
+        return dict(map_numbers(self.runs, lambda values: mean_and_deviation(values)[1]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return dict(vars(self))
+        return {"point": self.point, "runs": self.runs, "seeds": self.seeds, "mean": self.mean, "sd": self.sd}
 
 
 def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
@@ -259,7 +267,9 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
         apart = told_apart(trainings)
         for group in by_training(trainings):
             runs = [of_point[position] for position in group]
-            summaries.append(_summary({**apart[group[0]], **runs[0]["point"]}, runs))
+            settings = {**apart[group[0]], **runs[0]["point"]}
+            results = [record["results"] for record in runs]
+            summaries.append(Summary(settings, results, [record["seed"] for record in runs]))
     return summaries
 
 
@@ -270,24 +280,6 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     if after is not None:  # the weights that it starts from come from a training with the same seed
         facts |= {"start_model": record.get("model"), "after": after}
     return facts
-
-
-def _summary(point: dict[str, Any], records: Sequence[Mapping[str, Any]]) -> Summary:
-    """Return the summary of the runs of one training."""
-    runs = [record["results"] for record in records]
-    return Summary(
-        point=point,
-        runs=runs,
-        seeds=[record["seed"] for record in records],
-        mean=map_numbers(runs, statistics.fmean),
-        sd=map_numbers(runs, _sample_deviation),
-    )
-
-
-def _sample_deviation(values: list[float]) -> float | None:
-    if len(values) < 2:
-        return None
-    return statistics.stdev(values)
 
 
 def warmup_notes(records: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -172,9 +172,10 @@ def with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: Train
     test = prepared.inputs.test
     transfer = prepared.inputs.transfer
     if held_out is not None:
-        metrics = of_first_process(lambda: sts.evaluate(encoder, {"held out": [held_out]})["held out"].metrics)
-        result = replace(result, held_out_spearman=metrics["spearman"], held_out_pearson=metrics["pearson"])
-    if test is not None:
+        task = sts.SimilarityTask("held out", [held_out])
+        score = of_first_process(lambda: sts.evaluate(encoder, [task])[task.name])
+        result = replace(result, held_out_spearman=score.value, held_out_pearson=score.metrics["pearson"])
+    if test:
         scores = of_first_process(lambda: list(sts.evaluate(encoder, test).values()))
         values = {score.task: score.value for score in scores}
         result = replace(result, sts=values, sts_average=average(scores, SIMILARITY, least=1))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import DegenerateVectorsError, InputError
-from sentcli.evaluation import sts, sts_pairs
+from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.pair_surface import surface
 from sentcli.machine import environment
@@ -84,8 +84,8 @@ def check_start(request: TrainRequest) -> StartCheck:
     """
     assert request.evaluation.eval_data is not None  # the flag needs it
     name = STSB_DEV[0]
-    subsets = sts_pairs.load_tasks(request.evaluation.eval_data, [name], "dev")[name]
-    (pairs,) = subsets
+    (task,) = sts.load_tasks(request.evaluation.eval_data, [name], "dev")
+    (pairs,) = task.subsets
     with tempfile.TemporaryDirectory(prefix="sentcli-check-") as folder:
         prepared = prepare(_few_steps(request, Path(folder) / "run"))
         method = prepared.method.name
@@ -99,7 +99,7 @@ def check_start(request: TrainRequest) -> StartCheck:
         for pooling in poolings:
             options = LoadOptions(pooling=pooling, device=request.device)
             model = EvaluatedModel(request.model, options, spares_export=True)
-            of_start[pooling] = model.measure([sts.SimilarityTask(name, subsets)])[0].value
+            of_start[pooling] = model.measure([task])[0].value
         shared = surface(pairs.first, pairs.second)["other_words"]
         words = sts.correlations(name, [(pairs.name, shared, pairs.gold)]).value
         with view.training(prepared) as shown:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sentcli.evaluation.reranking import EvaluatedReranker
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.evaluation.systems import Pattern
 
 
 def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | None) -> dict[str, Any]:
@@ -59,7 +58,6 @@ def evaluate(
     pair_fields: PairFields = None,
     skip_empty: bool = False,
     group_by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
-    group: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="LABEL=NAME")] = None,
     by: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN")] = None,
     variants: Annotated[str | None, Flag(metavar="[FILE.toml]", implied_value="default")] = None,
     draws: Annotated[Path | None, Flag(metavar="FILE", panel="Output")] = None,
@@ -85,7 +83,6 @@ def evaluate(
         kind: The kind of the tables; default: told from columns and values.
         skip_empty: Leave out rows with an empty cell, and count them.
         group_by: Keep texts of one value, such as an author, in one fold.
-        group: Models that are seeds of one system, compared by their mean: NAME may have *.
         variants: Say what may be saved: search sets with fewer dimensions and bits, indexes, shorter texts, or the ways
             that a file names (docs/evaluate.md).
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
@@ -105,23 +102,18 @@ def evaluate(
     from sentcli.command.scoring import choices_of
     from sentcli.evaluation import labelled_data
     from sentcli.evaluation.score_replicates import check_replicates_file, write_replicates
-    from sentcli.evaluation.scores import ModelScores
-    from sentcli.evaluation.slices import query_columns
     from sentcli.evaluation.studies import study_of
     from sentcli.pages.gate import compare_with_baseline, save_baseline
     from sentcli.pages.parts import Caveats, Part
     from sentcli.pages.savings import compare_variants, read_grid
-    from sentcli.pages.score_page import Choices
-    from sentcli.pages.slices import Slices
+    from sentcli.pages.slices import Slices, query_columns
     from sentcli.pages.thresholds import find_thresholds
 
     # what the user asks for, checked before anything is encoded
-    study = study_of(model, once=True)
+    study = study_of(model, once=True, groups=scoring.group)
     model = study.models
     if draws is not None:
         check_replicates_file(draws, overwrite=overwrite)
-    of_study = choices_of(study, [ModelScores("evaluate", name, {}, ()) for name in model]).groups
-    page = Choices(groups=(*read_groups(group or [], model), *of_study))
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
     tasks = _in_passages(tasks, passages, variants)
     reranker = reranking.load(options, rerun=scoring.rerun)
@@ -153,21 +145,7 @@ def evaluate(
         parts.append(compared)
         if gate.format is not None:
             compared.print_for_program(gate.format)
-    return Result.of_scores(scores, page, parts)
-
-
-def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, ...]:
-    """Read ``--group``: which models are seeds of one system.
-
-    Raises:
-        InputError: for a pattern that cannot be read, or that none of the models matches.
-    """
-    from sentcli.evaluation.scores import ModelScores
-    from sentcli.evaluation.systems import Pattern, check_patterns
-
-    groups = tuple(Pattern.parse("--group", value) for value in values)
-    check_patterns(groups, [ModelScores("evaluate", name, {}, ()) for name in models])
-    return groups
+    return Result.of_scores(scores, choices_of(study, scores), parts)
 
 
 def _with_scores(

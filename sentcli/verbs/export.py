@@ -180,9 +180,9 @@ def _sample(file: str, text_field: str) -> list[str]:
 def _sts_b_scorer(data: Path) -> Scorer:
     """Return a function that scores a model on dev and test of STS-B, read from a SentEval ``downstream`` folder."""
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.evaluation import sts, sts_pairs
+    from sentcli.evaluation import sts
 
-    splits = {split: sts_pairs.load_tasks(data, ["STSBenchmark"], split) for split in ("dev", "test")}
+    splits = {split: sts.load_tasks(data, ["STSBenchmark"], split) for split in ("dev", "test")}
 
     def score(model: LoadedModel) -> dict[str, float]:
         encoder = SentenceEncoder(model)

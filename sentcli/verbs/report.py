@@ -41,7 +41,7 @@ def report(
     texts: TextsFile = None,
     text_field: TextField = "text",
     options: Annotated[LoadOptions, Group("Model", without=NOT_LOADED_SO)] = LoadOptions(),
-    scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
+    scoring: Annotated[ScoringOptions, Group("Output", without=["group"])] = ScoringOptions(),
     overwrite: Overwrite = False,
 ) -> Result:
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
@@ -127,25 +127,23 @@ def _grouped(
         InputError: if a group matches no model, no file and no run.
     """
     from sentcli.command.scoring import choices_of
-    from sentcli.evaluation.scores import ModelScores
     from sentcli.evaluation.studies import Study
     from sentcli.evaluation.systems import check_patterns
 
-    unscored = {str(run.folder): ModelScores("train", str(run.folder), {}, ()) for run in runs if run.folder}
-    check_patterns(page.groups, [*scores, *unscored.values()])
+    names: list[Sequence[str]] = [of_model.names for of_model in scores]
+    folders = [str(run.folder) for run in runs if run.folder]
+    check_patterns(page.groups, [*names, *([folder] for folder in folders)])
     labelled = []
     labels = {}
     for run in runs:
         name = str(run.folder)
-        groups = [group for group in page.groups if name in unscored and group.matches(unscored[name])]
+        groups = [group for group in page.groups if run.folder and group.matches([name])]
         if groups:
             run = replace(run, label=groups[0].label)
         elif run.study:
             labels[name] = run.label
         labelled.append(run)
-    of_scores = [group for group in page.groups if any(map(group.matches, scores))]
-    of_studies = choices_of(Study([], labels), scores).groups
-    return labelled, replace(page, groups=(*of_scores, *of_studies))
+    return labelled, replace(page, groups=choices_of(Study([], labels, page.groups), scores).groups)
 
 
 def _result(
@@ -235,13 +233,16 @@ class ReportInputs:
 
 def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
     """Return the scores of models on the seven STS tasks of a SentEval folder, compared."""
+    from sentcli.evaluation import sts
+    from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
+    from sentcli.evaluation.significance import RESAMPLES
     from sentcli.pages.score_report import ScoreReport
-    from sentcli.verbs.sts_eval import score_similarity
 
     tasks = sts_tasks(data)
-    published = scoring.published(SIMILARITY, tasks)
-    measured = [score_similarity(model, tasks) for model in models]
+    published = scoring.published(SIMILARITY, [task.name for task in tasks])
+    protocol = sts.protocol("all", "test", RESAMPLES)
+    measured = [score_model(model, tasks, "sts-eval", protocol) for model in models]
     scores = with_published(measured, published, SIMILARITY)
     return ScoreReport.of(scores).with_differences(scores)
 

@@ -42,7 +42,7 @@ def score_sets(
 ) -> Result:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
     _check_usage(models, sets, search.modes, overwrite=overwrite)
-    study = study_of(models, once=True)
+    study = study_of(models, once=True, groups=scoring.group)
     top_k = search.top_k or TOP_K
     collections = searched_sets.load_sets(sets.beir or [], sets.split)
     if passages.passages and (sets.from_run or search.modes == ["bm25"]):
@@ -126,7 +126,7 @@ def score_pairs(
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
     console.note(f"{pairs.in_domain}: the queries are the first sentences of {query_columns}")
     console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
-    study = study_of(models)
+    study = study_of(models, groups=scoring.group)
     evaluated = scoring.models(study.models, options)
     similarities = [search.similarity_of(model.spec) for model in evaluated]
     protocol = {

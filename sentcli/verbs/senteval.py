@@ -55,23 +55,23 @@ def senteval(
     with_regression = sts_pairs.SPLITS
     usual = transfer_data.AVERAGED
     chosen = task_names(usual if tasks is None else tasks, [*transfer_data.LAYOUTS, *with_regression])
-    examples = transfer_data.load_tasks(data, [name for name in chosen if name not in with_regression])
+    classified = transfer.load_tasks(data, [name for name in chosen if name not in with_regression], protocol)
     graded_names = [name for name in chosen if name in with_regression]
     graded = relatedness.load_tasks(data, graded_names, resamples=significance.RESAMPLES)
-    published = scoring.published(TRANSFER, [task.name for task in examples])
+    published = scoring.published(TRANSFER, [task.name for task in classified])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")
-    all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
+    all_tasks: list[Task] = [*classified, *graded]
     all_tasks.sort(key=lambda task: chosen.index(task.name))
     choices: dict[str, Any] = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
     }
-    if examples:
+    if classified:
         choices |= transfer.PROTOCOLS[protocol].describe()
     if graded:
         choices["regression"] = relatedness.HEAD_PROTOCOL
-    study = study_of(model)
+    study = study_of(model, groups=scoring.group)
     models = scoring.models(study.models, replace(options, normalize=False))
     with scores_if_interrupted() as scores:
         for evaluated in models:

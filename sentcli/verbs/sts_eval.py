@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
@@ -16,9 +15,7 @@ from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions, Models
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.evaluated import EvaluatedModel, Task
-    from sentcli.evaluation.scores import ModelScores
-    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.evaluated import Task
 
 Aggregation = Literal["all", "mean", "wmean"]
 Split = Literal["test", "dev", "train"]
@@ -75,67 +72,35 @@ def sts_eval(
     from sentcli.evaluation.studies import study_of
 
     resamples = significance.RESAMPLES if intervals else 0
-    own_subsets: dict[str, list[Pairs]] = {}
-    for file in pairs or []:
-        _add_tasks(own_subsets, sts_pairs.read_pairs(file, pair_fields), str(file))
-    if data is None and not own_subsets:
+    if data is None and not pairs:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     folder = dataset_path(data) if data is not None else None
-    scored_tasks: list[Task]
+    scored_tasks: list[Task] = []
+    head = None
     if regression and folder is not None:
-        scored_tasks = list(relatedness.load_tasks(folder, tasks, resamples=resamples, kind=SIMILARITY))
+        head = relatedness.HEAD_PROTOCOL
+        scored_tasks += relatedness.load_tasks(folder, tasks, resamples=resamples, kind=SIMILARITY)
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
-    else:
-        by_task: dict[str, list[Pairs]] = {}
-        if folder is not None:
-            by_task |= sts_pairs.load_tasks(folder, tasks, split)
-        _add_tasks(by_task, own_subsets, "--pairs")
-        scored_tasks = [sts.SimilarityTask(name, subsets, resamples, aggregation) for name, subsets in by_task.items()]
-    published = scoring.published(SIMILARITY, [task.name for task in scored_tasks])
+    elif folder is not None:
+        scored_tasks += sts.load_tasks(folder, tasks, split, resamples=resamples, aggregation=aggregation)
+    names = {task.name for task in scored_tasks}
+    for file in pairs or []:
+        for name, subsets in sts_pairs.read_pairs(file, pair_fields).items():
+            if name in names:
+                raise InputError(f"{file}: there is a task {name} already; rename the file")
+            names.add(name)
+            scored_tasks.append(sts.SimilarityTask(name, subsets, resamples, aggregation))
+    published = scoring.published(SIMILARITY, names)
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
         raise InputError(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
-    protocol = _protocol(aggregation, split if data is not None else None, resamples, regression=regression)
+    protocol = sts.protocol(aggregation, None if data is None else split, resamples, head)
     if pair_fields is not None:
         protocol["pair_fields"] = pair_fields
-    study = study_of(model)
+    study = study_of(model, groups=scoring.group)
     models = scoring.models(study.models, options, pairs=not regression)
     with scores_if_interrupted() as scores:
         for evaluated in models:
             score_model(evaluated, scored_tasks, "sts-eval", protocol, done=scores)
     return scores_result(scores, published, SIMILARITY, study)
-
-
-def _add_tasks(subsets_by_task: dict[str, list[Pairs]], more: Mapping[str, list[Pairs]], place: str) -> None:
-    """Add tasks that were read from a place.
-
-    Raises:
-        InputError: if there is a task of the same name already.
-    """
-    for name in more:
-        if name in subsets_by_task:
-            raise InputError(f"{place}: there is a task {name} already; rename the file")
-    subsets_by_task |= more
-
-
-def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]) -> ModelScores:
-    """Score a model on the test split of STS tasks by the usual protocol, as ``sts-eval -m M --data DIR`` does."""
-    from sentcli.evaluation import significance, sts
-    from sentcli.evaluation.measuring import score_model
-
-    test_tasks = [sts.SimilarityTask(name, subsets, significance.RESAMPLES) for name, subsets in tasks.items()]
-    return score_model(model, test_tasks, "sts-eval", _protocol("all", "test", significance.RESAMPLES))
-
-
-def _protocol(
-    aggregation: Aggregation, split: Split | None, resamples: int, *, regression: bool = False
-) -> dict[str, Any]:
-    from sentcli.evaluation import relatedness
-    from sentcli.evaluation.score_kinds import AGGREGATIONS
-
-    protocol: dict[str, Any] = {"correlation": "spearman", "aggregation": AGGREGATIONS[aggregation].title}
-    protocol["similarity"] = "regression" if regression else "cosine"
-    if regression:
-        protocol["regression"] = relatedness.HEAD_PROTOCOL
-    return protocol | {"split": split, "interval_draws": resamples}

@@ -13,8 +13,8 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.baseline import Baseline, TaskBaseline
 from sentcli.evaluation.score_json import pack
 from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.slices import slices_of
 from sentcli.pages.score_report import ScoreReport
+from sentcli.pages.slices import slices_of
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
 VERBS = "sat ran flew swam plays eats sees finds".split()

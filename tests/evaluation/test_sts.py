@@ -76,13 +76,13 @@ def test_other_splits(folder, tiny_bert, invoke, split, tmp_path):
 
 def test_each_distinct_sentence_is_encoded_once(folder, tiny_bert):
     encoder = SentenceEncoder.load(tiny_bert)
-    tasks = sts_pairs.load_tasks(folder, None, "test")
+    tasks = sts.load_tasks(folder)
     seen = []
     real = encoder.tokenizer
     spy = {"pad_id": 0, "max_length": 32, "__call__": lambda self, t, p, **kinds: seen.extend(t) or real(t, p, **kinds)}
     encoder = SentenceEncoder(replace(encoder.loaded, tokenizer=type("Spy", (), spy)()))
     sts.evaluate(encoder, tasks)
-    distinct = {text for subsets in tasks.values() for text in sts_pairs.sentences(subsets)}
+    distinct = {text for task in tasks for text in task.all_texts}
     assert len(seen) == len(set(seen)) == len(distinct)
 
 
@@ -200,7 +200,7 @@ def test_line_separators_inside_a_sentence_do_not_split_it(folder):
 
 @pytest.mark.slow
 def test_published_scores_of_minilm(minilm, data):
-    result = sts.evaluate(SentenceEncoder.load(minilm), sts_pairs.load_tasks(data / "senteval", None, "test"))
+    result = sts.evaluate(SentenceEncoder.load(minilm), sts.load_tasks(data / "senteval"))
     scores = {task: score.value for task, score in result.items()}
     assert scores["STSBenchmark"] == pytest.approx(82.03, abs=0.03)
     assert scores["STS12"] == pytest.approx(72.37, abs=0.03)
@@ -217,7 +217,7 @@ def test_sts_benchmark_equals_sentence_transformers_evaluator(minilm, data):
 
     (pairs,) = sts_pairs.load_task(data / "senteval", "STSBenchmark", "dev")
     encoder = SentenceEncoder.load(minilm)
-    ours = sts.evaluate(encoder, {"STSBenchmark": [pairs]})["STSBenchmark"].metrics
+    ours = sts.evaluate(encoder, [sts.SimilarityTask("STSBenchmark", [pairs])])["STSBenchmark"].metrics
     evaluator = EmbeddingSimilarityEvaluator(pairs.first, pairs.second, pairs.gold.tolist(), main_similarity="cosine")
     theirs = evaluator(SentenceTransformer(str(encoder.spec.folder), device="cpu"))
     assert ours["spearman"] / 100 == pytest.approx(theirs["spearman_cosine"], abs=1e-4)
@@ -351,9 +351,9 @@ def test_the_average_is_of_the_aggregation_that_is_asked_for(folder, tiny_bert, 
 
 def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
-    tasks = sts_pairs.load_tasks(folder, ["STS12"], "test")
+    (task,) = sts.load_tasks(folder, ["STS12"])
     whole = encoder.encode_distinct
-    first = tasks["STS12"][0].first[0]
+    first = task.pairs.first[0]
 
     def with_zeros(texts, prompt="", **options):
         found = whole(texts, prompt, **options)
@@ -361,5 +361,5 @@ def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
         return found
 
     monkeypatch.setattr(encoder, "encode_distinct", with_zeros)
-    times = sum(side.count(first) for pairs in tasks["STS12"] for side in (pairs.first, pairs.second))
-    assert sts.evaluate(encoder, tasks)["STS12"].details["zero_vectors"] == times > 0
+    times = task.all_texts.count(first)
+    assert sts.evaluate(encoder, [task])["STS12"].details["zero_vectors"] == times > 0

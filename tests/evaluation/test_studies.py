@@ -42,6 +42,31 @@ def test_a_sweep_is_a_row_a_setting_with_its_seeds(invoke, study, pairs, tiny_be
         assert "0.001" in compared[-1]["with"], "the first system is what the others are compared with"
 
 
+def test_models_of_a_group_are_seeds_whatever_scores_them(invoke, pairs, make_set, tiny_bert, tmp_path, monkeypatch):
+    """Only `evaluate` and `report` had ``--group``."""
+    for name in ("seed-a", "seed-b", "other"):
+        shutil.copytree(tiny_bert, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    for command in (
+        ("sts-eval", "--pairs", pairs),
+        ("senteval", "--data", write_downstream(tmp_path), "--tasks", "MR", "--protocol", "lbfgs"),
+        ("retrieve", "--beir", make_set()),
+        ("retrieve", "--in-domain", pairs),
+        ("evaluate", pairs),
+    ):
+        named = ("-m", "seed-a", "-m", "seed-b", "-m", "other")
+        shown = invoke(*command, *named, "--group", "ours=seed-*", check=0).stdout
+        assert "ours" in shown and "±" in shown, command
+        refused = invoke(*command, *named, "--group", "ours=none*", check=2).stderr
+        assert "--group ours=none* matches no model" in refused, command
+
+
+def test_a_group_of_the_user_takes_runs_out_of_the_systems_of_their_folder(study):
+    some = study_of([str(study)], groups=["ours=*0.003*"])
+    assert len(some.models) == 4 and len(some.labels) == 2
+    assert not any("0.003" in run for run in some.labels)
+
+
 def test_folders_of_models_stand_for_themselves(study, tiny_bert):
     assert study_of([str(tiny_bert), "minilm"]).models == [str(tiny_bert), "minilm"]
     run = sorted(study.glob("learning*"))[0]

@@ -86,7 +86,8 @@ def test_the_threshold_is_the_lowest_similarity_with_the_precision():
     for similarity in hits.similarities[~above]:
         assert hits.right[hits.similarities >= similarity].mean() < 0.9
     assert found.interval[0] <= found.similarity <= found.interval[1]
-    assert found.brier[found.curve.form] == min(found.brier["isotonic"], found.brier["logistic"]) < found.brier["share"]
+    brier = found.brier_of
+    assert found.brier == brier[found.form] == min(brier["isotonic"], brier["logistic"]) < brier["share"]
     assert sum(part.count for part in found.reliability) == len(hits)
 
 

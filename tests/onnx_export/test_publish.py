@@ -12,7 +12,7 @@ import torch
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation import sts, sts_pairs
+from sentcli.evaluation import sts
 from sentcli.model.exported import read_export
 from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec
 from sentcli.onnx_export import making, publish, transformer, verify
@@ -401,7 +401,7 @@ def test_minilm_in_int8_loses_little_on_sts_b(minilm, minilm_in, data):
     before, after = (SentenceEncoder.load(folder) for folder in (minilm, minilm_in("int8")))
     lost = []
     for split in ("dev", "test"):
-        tasks = sts_pairs.load_tasks(data / "senteval", ["STSBenchmark"], split)
+        tasks = sts.load_tasks(data / "senteval", ["STSBenchmark"], split)
         scores = [sts.evaluate(encoder, tasks)["STSBenchmark"].value for encoder in (before, after)]
         lost.append(scores[0] - scores[1])
     assert lost[0] <= verify.TOLERANCES["int8"].score_drop

@@ -35,7 +35,7 @@ def figure(points=None, names=2, title="$x_1$ <b>& \x1b"):
         axes.set(title="dots", ylabel="y")
 
     told = banded if points is None else points
-    return Figure("both", "Both", {"lines": lines, "dots": dots}, told, "lines and dots")
+    return Figure("both", "Both", {"lines": lines, "dots": dots}, told, ["lines and dots"])
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_legends_and_titles_show_long_names_whole(count):
     data = pd.DataFrame(rows, columns=["panel", "series", "x", "y"])
     title = "a panel whose title names the task and the settings of the system that it shows"
     panels = style.line_panels(data, {"p": {"title": title}}, names)
-    with drawn(Figure("f", "t", panels, data, ""), ["p"], 1) as canvas:
+    with drawn(Figure("f", "t", panels, data, []), ["p"], 1) as canvas:
         canvas.draw_without_rendering()
         whole = canvas.bbox
         texts = [*canvas.subfigs[0].legends[0].get_texts(), canvas.axes[0]._left_title]
@@ -122,7 +122,7 @@ def test_a_logarithmic_axis_has_plain_numbers():
         axes.set_xscale("log")
         style.plain_log_ticks(axes.xaxis)
 
-    made = Figure("log", "Log", {"log": draw}, pd.DataFrame(), "")
+    made = Figure("log", "Log", {"log": draw}, pd.DataFrame(), [])
     with drawn(made, ["log"], 1) as canvas:
         canvas.draw_without_rendering()
         labels = {tick.get_text() for tick in canvas.axes[0].get_xticklabels()}
@@ -134,7 +134,7 @@ def drawn_lines(scale="linear", **values):
     parts = [pd.DataFrame({"series": name, "x": range(1, len(own) + 1), "y": own}) for name, own in values.items()]
     data = pd.concat(parts).assign(panel="p")
     panels = style.line_panels(data, {"p": {"yscale": scale}}, list(values))
-    ((svg, _),) = inline(Figure("lines", "Lines", panels, data, ""))
+    ((svg, _),) = inline(Figure("lines", "Lines", panels, data, []))
     return svg
 
 
@@ -151,7 +151,7 @@ def test_ticks_do_not_touch():
     def draw(axes):
         axes.plot([-0.028345, -0.028343], [0, 1])
 
-    made = Figure("ticks", "Ticks", {"ticks": draw}, pd.DataFrame(), "", size=(2.2, 3.5))
+    made = Figure("ticks", "Ticks", {"ticks": draw}, pd.DataFrame(), [], size=(2.2, 3.5))
     with drawn(made, ["ticks"], 1) as canvas:
         canvas.draw_without_rendering()
         boxes = [label.get_window_extent() for label in canvas.axes[0].get_xticklabels() if label.get_text()]
@@ -167,7 +167,7 @@ def test_many_points_are_dots_in_the_colours_of_the_page(tmp_path):
     def draw(axes):
         axes.scatter(data["x"], data["y"], **style.dots(0, count))
 
-    ((svg, points),) = inline(Figure("f", "t", {"p": draw}, data, "alt"))
+    ((svg, points),) = inline(Figure("f", "t", {"p": draw}, data, ["alt"]))
     assert "<image" not in svg and len(points) == count
     (line,) = re.findall(r'<path d="(M[^"]*h0)"([^>]*)>', svg)
     assert line[0].count("h0") == count and 'stroke="var(--c0)"' in line[1] and 'fill="none"' in line[1]
@@ -216,7 +216,7 @@ def test_a_point_without_a_label_is_told_by_its_numbers():
 
     place = {"panel": "p", "series": "loss", "x": [1, 10, 0], "y": [0.1, 0.25, 0.5], "low": [None, 0.2, None]}
     data = pd.DataFrame({**place, "high": [None, 0.3, None], "value": [None, 12345.0, None]})
-    ((_, points),) = inline(Figure("f", "t", {"p": draw}, data, "alt"))
+    ((_, points),) = inline(Figure("f", "t", {"p": draw}, data, ["alt"]))
     assert [point[2:] for point in points] == [("1: 0.1", "loss"), ("10: 0.25 (0.2 to 0.3)", "loss: 12345")]
 
 
@@ -226,7 +226,7 @@ def test_a_point_over_a_name_lies_over_its_tick():
         axes.plot(["mean"], [0.5], "o")
 
     data = pd.DataFrame({"panel": "p", "series": "s", "x": ["mean"], "y": [0.5]})
-    ((svg, ((x, y, *words),)),) = inline(Figure("f", "t", {"p": draw}, data, "alt"))
+    ((svg, ((x, y, *words),)),) = inline(Figure("f", "t", {"p": draw}, data, ["alt"]))
     assert words == ["mean: 0.5", "s"]
     at = [(float(u), float(v)) for u, v in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', svg)]
     assert min(np.hypot(x - u, y - v) for u, v in at) < 0.2
@@ -262,7 +262,7 @@ def test_panels_line_up_whatever_their_legends():
 
     long = [f"a name that takes a line of its own, {n}" for n in range(9)]
     panels = {"short": panel(["a", "b", "c", "d"]), "long": panel(long)}
-    figure = Figure("f", "t", panels, pd.DataFrame({"x": [0]}), "alt")
+    figure = Figure("f", "t", panels, pd.DataFrame({"x": [0]}), ["alt"])
     heights = []
     for one in panels:
         with drawn(figure, [one], 1) as canvas:

@@ -194,7 +194,7 @@ def plot(name):
         axes.set(title=name, xlabel=name, ylabel=name)
 
     data = pd.DataFrame({"panel": [name], "series": [name], "x": [0.5], "y": [0.5], "label": [name]})
-    return Figure("plot", name, {name: draw}, data, name, name)
+    return Figure("plot", name, {name: draw}, data, [name], name)
 
 
 @pytest.mark.slow

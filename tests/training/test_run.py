@@ -56,9 +56,9 @@ def test_a_run_writes_a_model_that_opens_everywhere(invoke, tiny_bert, text, dev
     ours, theirs = encoder.encode(sentences), SentenceTransformer(str(out), device="cpu").encode(sentences)
     np.testing.assert_allclose(ours, theirs, atol=VECTORS)
     # what was kept is the best, not the last
-    from sentcli.evaluation import sts, sts_pairs
+    from sentcli.evaluation import sts
 
-    again = sts.evaluate(encoder, sts_pairs.load_tasks(dev, ["STSBenchmark"], "dev"))
+    again = sts.evaluate(encoder, sts.load_tasks(dev, ["STSBenchmark"], "dev"))
     assert again["STSBenchmark"].value == pytest.approx(results["best_dev_spearman"], abs=1e-3)
 
     config = json.loads((out / "sentcli.json").read_text())

@@ -89,7 +89,8 @@ def test_every_topic_held_out_in_turn(topics, tiny_bert, tmp_path, invoke):
     # the score is that of the model that was written, on the pairs that were left out
     _, held = read_pairs([str(topics)], hold_out="ArgPairs_GC")
     encoder = SentenceEncoder.load(tmp_path / "runs" / "hold_out=ArgPairs_GC", backend="torch")
-    assert sts.evaluate(encoder, {"x": [held]})["x"].value == pytest.approx(points[1]["mean"]["held_out_spearman"])
+    task = sts.SimilarityTask("x", [held])
+    assert sts.evaluate(encoder, [task])["x"].value == pytest.approx(points[1]["mean"]["held_out_spearman"])
     again = invoke(*call, "-o", tmp_path / "runs", "--max-steps", 3, "--resume", check=0)
     assert again.stderr.count("finished before") == 3
 

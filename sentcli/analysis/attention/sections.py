@@ -40,7 +40,7 @@ def sections(pairs: dict[str, AttentionPairs], description: str, *, trees: bool)
         title="Cosine against attention mutual information",
         panels=panels,
         data=data,
-        alt="; ".join(about),
+        about=about,
         note=f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat",
     )
     page_sections = [
@@ -70,7 +70,7 @@ def _trees_figure(pairs: dict[str, AttentionPairs]) -> Figure:
         title="Pairs of different texts, by whether their dependency trees are equal",
         panels=panels,
         data=data,
-        alt="; ".join(about),
+        about=about,
         note=f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other",
     )
 
@@ -274,7 +274,7 @@ def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], 
         style.colour_bar(axes, cells, unit)
 
     panels = {panel: partial(draw, panel) for panel in grids}
-    return Figure(name, title, panels, data, "; ".join(about))
+    return Figure(name, title, panels, data, about)
 
 
 def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str, Any]) -> Figure:
@@ -315,7 +315,7 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
         title=f"{name}: attention of two dropout views of one sentence of {sentence['tokens']} tokens",
         panels=panels,
         data=pd.concat(parts),
-        alt=about,
+        about=[about],
         note=f"Weights that dropout removed in either view are left out. The sentence: {quoted}",
         columns=len({part.head for part in slices}),
     )

@@ -122,10 +122,10 @@ class ComparedNeighbours:
             axes.set(title=cosines, xlabel=xlabel, ylabel=ylabel)
             style.colour_bar(axes, points, "shared neighbours")
 
-        about = (
-            f"{self.names[0]} and {self.names[1]} share {compared.overlap * k:.1f} of {k} neighbours on average; "
-            f"{shares[0]:.1f} % of the texts share none, {shares[-1]:.1f} % all"
+        on_average = (
+            f"{self.names[0]} and {self.names[1]} share {compared.overlap * k:.1f} of {k} neighbours on average"
         )
+        extremes = f"{shares[0]:.1f} % of the texts share none, {shares[-1]:.1f} % all"
         few = compared.shared <= k // 3
         if few.any() and not few.all():
             means = []
@@ -133,7 +133,7 @@ class ComparedNeighbours:
                 of_few = mean[few].mean()
                 of_others = mean[~few].mean()
                 means.append(f"{of_few:.2f} against {of_others:.2f} in {name}")
-            about += (
+            extremes += (
                 f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {', '.join(means)}"
             )
         return Figure(
@@ -141,7 +141,7 @@ class ComparedNeighbours:
             title="Neighbours shared by two models",
             panels={counts: draw_counts, cosines: draw_cosines},
             data=pd.concat([line, dots]),
-            alt=about,
+            about=[on_average, extremes],
         )
 
     def _listed(self, title: str, rows: Sequence[int]) -> Table:

@@ -109,7 +109,7 @@ def _scatter(frame: pd.DataFrame) -> Figure:
         _names(axes, list(data["x"]), list(data["y"]), list(data["model"]))
         axes.set(title="Lower left is better", xlabel=UNIFORMITY, ylabel=ALIGNMENT)
 
-    return Figure("alignment-uniformity", title, {title: draw}, data, "; ".join(about))
+    return Figure("alignment-uniformity", title, {title: draw}, data, about)
 
 
 def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
@@ -160,4 +160,4 @@ def _spectrum(frame: pd.DataFrame) -> Figure:
     data = pd.concat(parts).assign(panel=title)
     axes = {"xlabel": "direction, largest first", "ylabel": "singular value / largest", "yscale": "log"}
     panels = style.line_panels(data, {title: axes}, list(frame["model"]))
-    return Figure("spectrum", title, panels, data, "; ".join(about))
+    return Figure("spectrum", title, panels, data, about)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from itertools import chain
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +38,7 @@ from sentcli.pages.page import Section
 if TYPE_CHECKING:
     from sentcli.analysis.runs import TrainingRun
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.sts import SimilarityTask
 
 
 @verb("geometry", common="paths output model positives_above sts pooling data pairs split texts limit overwrite json")
@@ -93,15 +93,15 @@ def geometry(
     names = study_of(model or []).models
     if data or pairs or texts:
         names += model_folders(runs)
-    tasks = read_stsb(data, pairs, split) if data or pairs else {}
+    task = read_stsb(data, pairs, split) if data or pairs else None
     rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
-    if model and not (tasks or rows):
+    if model and not (task or rows):
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = named_models(names, load, rerun=rerun, reused=[texts])
-    of_average = sts_tasks(data) if data and sts and names else {}
-    inputs = GeometryInputs(tasks, rows, above, neighbours, of_average)
+    of_average = sts_tasks(data) if data and sts and names else []
+    inputs = GeometryInputs(task, rows, above, neighbours, of_average)
     records = [inputs.of_model(evaluated) for evaluated in models]
     for name, vectors in stored.items():
         records.append(inputs.of_vectors(name, Clock(), vectors))
@@ -147,14 +147,14 @@ def _least_gold(positives_above: str) -> float | None:
 class GeometryInputs:
     """Pairs, texts and options, the same for all models."""
 
-    pairs: dict[str, list[Pairs]]
+    task: SimilarityTask | None
     """STS-B or a table of pairs, for alignment and uniformity."""
     rows: TextRows | None = None
     """Texts for all other measures, and for uniformity without pairs; if None, the sentences of the pairs."""
     above: float | None = 4.0
     """Pairs with a higher gold score are positives; None takes all."""
     neighbours: int = 10
-    sts: dict[str, list[Pairs]] = field(default_factory=dict)
+    sts: Sequence[SimilarityTask] = ()
     """STS tasks, whose average colours the models."""
 
     @property
@@ -169,32 +169,31 @@ class GeometryInputs:
         if self.above is not None:
             positives = f"the pairs with a gold score above {self.above:g}"
         parts = []
-        for name, subsets in self.pairs.items():
-            count = sum(map(len, subsets))
-            parts.append(f"Alignment: {positives} of {name} ({count:,} pairs). Uniformity: its distinct sentences.")
-        measured = "Everything else" if self.pairs else "Everything"
+        measured = "Everything"
+        if self.task is not None:
+            of_task = f"{self.task.name} ({len(self.task):,} pairs)"
+            parts.append(f"Alignment: {positives} of {of_task}. Uniformity: its distinct sentences.")
+            measured = "Everything else"
         if self.rows is not None:
             parts.append(f"{measured}: {self.rows.sample.words}.")
-        elif self.pairs:
+        elif self.task is not None:
             parts.append(f"{measured}: the same sentences.")
         return " ".join(parts)
 
     def of_model(self, model: EvaluatedModel) -> Record:
         """Measure a model."""
-        from sentcli.evaluation import sts_pairs
         from sentcli.evaluation.pair_geometry import pair_geometry
 
         clock = Clock()
-        subsets = list(chain.from_iterable(self.pairs.values()))
-        sentences = sts_pairs.sentences(subsets)
+        sentences = [] if self.task is None else self.task.texts
         texts = [*sentences, *self.texts]
         with console.encoding("encoding", len(set(texts))) as progress:
             vectors = model.encode(texts, progress)
         average = sts_average(model, self.sts)
         model.release()
         aligned = {}
-        if subsets:
-            aligned = asdict(pair_geometry(vectors, subsets, self.above))
+        if self.task is not None:
+            aligned = asdict(pair_geometry(vectors, self.task.subsets, self.above))
         return self.of_vectors(
             name=model.name,
             clock=clock,
@@ -227,7 +226,8 @@ class GeometryInputs:
 
         with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
             results = geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
-        protocol = {"kind": "geometry", "pairs": list(self.pairs), "positives_above": self.above, "texts": None}
+        pairs = [] if self.task is None else [self.task.name]
+        protocol = {"kind": "geometry", "pairs": pairs, "positives_above": self.above, "texts": None}
         if self.rows is not None:
             protocol |= asdict(self.rows.sample)
         return analysis_record(name, protocol, results, clock, model)

@@ -46,7 +46,7 @@ def sections(maps: Maps, note: str) -> list[Section]:
     for number, (name, map_) in enumerate(maps.maps.items(), 1):
         frame = map_.clusters[list(heads)].rename(columns=heads)
         table = Table.of_frame(f"Clusters of {name}", frame, notes=(words,), wide=("name", "nearest to its centre"))
-        page_sections.append(Section(table.title, table=table, file=f"clusters-{number}", folded=True))
+        page_sections.append(Section.of(table, file=f"clusters-{number}", folded=True))
     return page_sections
 
 
@@ -81,7 +81,7 @@ def _figure(maps: Maps) -> Figure:
         title="Maps of the texts (t-SNE)",
         panels=panels,
         data=pd.concat([*dots, *numbers]).reindex(columns=columns).astype({"cluster": "Int64"}),
-        alt="; ".join(about),
+        about=about,
         note=note,
         size=LARGE if is_large else (4.6, 4.375),
     )

@@ -175,7 +175,7 @@ def groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
         title="Covariance of the whitening groups",
         panels=style.line_panels(data, axes, list(spectra), whole=True),
         data=data,
-        alt="; ".join(about),
+        about=about,
         note=note,
         columns=3,
     )

@@ -172,4 +172,4 @@ def _shares_figure(shares: pd.DataFrame, systems: Sequence[str]) -> Figure:
         about.append(f"{system}: {name} {mean:.3g} % on average")
     axes = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
     panels = style.line_panels(data, dict.fromkeys(systems, axes), whole=True)
-    return Figure("gradient-shares", "Share of each term in the gradient", panels, data, "; ".join(about))
+    return Figure("gradient-shares", "Share of each term in the gradient", panels, data, about)

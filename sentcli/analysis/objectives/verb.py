@@ -103,11 +103,10 @@ def objectives(
     sections = term_sections(renamed(trainings, short))
     if rows and spectra:
         note = f"Vectors of {rows.sample.words} before normalisation, columns shuffled with seed {seed}."
-        every_group = every_group_table("Every group", spectra)
         sections += [
             Section("Whitening groups", (note,), table=groups_table(spectra), file="groups"),
             Section("Eigenvalues of the whitening groups", figure=groups_figure(spectra)),
-            Section(every_group.title, table=every_group, file="every-group", folded=True),
+            Section.of(every_group_table("Every group", spectra), file="every-group", folded=True),
         ]
     return write_folder("objectives", output, sections, list(records.values()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.sts import SimilarityTask
 
     Values = npt.NDArray[np.float64]
 
@@ -35,8 +36,8 @@ class GoldPairs:
     """Sentence pairs with gold scores, and the cosines that models give them.
 
     Args:
-        name: of the pairs.
-        subsets: the pairs.
+        task: the pairs.
+        split: of the pairs; empty for a table of one's own.
         source: the file, for an error.
         top: pairs to list, of those least and of those most agreed with.
 
@@ -44,23 +45,19 @@ class GoldPairs:
         InputError: if there are too few pairs.
     """
 
-    def __init__(self, name: str, subsets: list[Pairs], source: str, top: int) -> None:
-        import numpy as np
-
+    def __init__(self, task: SimilarityTask, split: str, source: str, top: int) -> None:
         from sentcli.analysis.similarity import gold
         from sentcli.evaluation.pair_surface import surface
 
-        self.name = name
-        self.subsets = subsets
+        self.name = f"{task.name} {split}".strip()
+        self.task = replace(task, name=self.name)
         self.top = top
-        self.gold = np.concatenate([subset.gold for subset in subsets])
+        pairs = self.task.pairs
+        self.first = pairs.first
+        self.second = pairs.second
+        self.gold = pairs.gold
         if len(self.gold) < LEAST_ITEMS:
             raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {LEAST_ITEMS}")
-        self.first: list[str] = []
-        self.second: list[str] = []
-        for subset in subsets:
-            self.first += subset.first
-            self.second += subset.second
         self.features = {"gold": self.gold, **surface(self.first, self.second)}
         self.edges = gold.edges(self.gold)
         self.bin_names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
@@ -83,9 +80,9 @@ class GoldPairs:
         first = vectors.vectors_of(self.first)
         second = vectors.vectors_of(self.second)
         mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
-        cosines = sts.pair_similarities(self.first, self.second, vectors, "cosine")
+        cosines = self.task.predicted(vectors)
         centred = sts.resolved(sts.cosine(first - mean, second - mean), 1.0)
-        score = sts.SimilarityTask(self.name, self.subsets).score(None, vectors)
+        score = self.task.score(None, vectors)
         bins = gold.bins(cosines, self.gold, self.edges)
         differences = gold.rank_difference(cosines, self.gold)
         least, most = gold.disagreements(differences, self.top)

@@ -136,7 +136,7 @@ def _scatter(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
         title="Cosine against gold score",
         panels={name: partial(draw, name) for name in pairs.cosines},
         data=pd.concat(parts),
-        alt="; ".join(about),
+        about=about,
         note="A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation",
     )
 
@@ -191,7 +191,7 @@ def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
         title="Densities of cosine by gold score",
         panels={model: partial(draw, model) for model in pairs.cosines},
         data=data,
-        alt="; ".join(about),
+        about=about,
         note="Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area",
     )
 

@@ -53,8 +53,8 @@ def similarity(
     if not model:
         raise InputError("give models (-m) whose cosines are to be compared with gold scores")
     models = named_models(study_of(model).models, load, rerun=rerun)
-    ((name, subsets),) = read_stsb(data, pairs, split).items()
-    gold_pairs = GoldPairs(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
+    task = read_stsb(data, pairs, split)
+    gold_pairs = GoldPairs(task, split if data else "", str(pairs or data), top)
     names = short_names(evaluated.name for evaluated in models).shown
     reports = [gold_pairs.measure(evaluated, names[evaluated.name]) for evaluated in models]
     return write_folder("similarity", output, sections(gold_pairs), reports)

@@ -127,7 +127,7 @@ def _figure(points: pd.DataFrame, name: str, title: str, published: pd.DataFrame
         xlabel = "share of 1,000,000 sentences (%)"
         axes["Published"] = {"xlabel": xlabel, "ylabel": "STS average (Spearman × 100)", "xscale": "log"}
     panels = style.line_panels(data, axes)
-    return Figure(name, "Scores over the size of the training set", panels, data, "; ".join(about), BANDS)
+    return Figure(name, "Scores over the size of the training set", panels, data, about, BANDS)
 
 
 def _by_size(title: str, points: pd.DataFrame, words: Callable[[Any], str], **more: Any) -> Table:

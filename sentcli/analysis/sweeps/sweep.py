@@ -72,7 +72,7 @@ def sweep(
         )
         name = f"sweep-{slug(key)}"
         sections.append(Section(f"Sweep of {_words(key)}", figure=_figure(key, points, titles, name)))
-        sections.append(Section(table.title, table=table, file=f"{name}-table"))
+        sections.append(Section.of(table, file=f"{name}-table"))
         reports.append(record_of_points("sweep", runs, points, {"x": key}))
         summary += best_points(points, key, titles)
     return write_folder("sweep", output, sections, reports, summary)
@@ -130,6 +130,6 @@ def _figure(key: str, points: pd.DataFrame, titles: Mapping[str, str], name: str
         title=f"Scores over {_words(key)}",
         panels=style.line_panels(data, axes, list(data["series"].unique())),
         data=data,
-        alt="; ".join(about),
+        about=about,
         note=BANDS,
     )
