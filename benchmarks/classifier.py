@@ -18,7 +18,7 @@ from common import data_folder, machine
 
 from sentcli import SentenceEncoder
 from sentcli.evaluation import logistic, transfer, transfer_data
-from sentcli.evaluation.text_vectors import TextVectors
+from sentcli.stores.text_vectors import TextVectors
 
 
 def scored(module: Any, task: transfer_data.Examples, vectors: TextVectors) -> str:

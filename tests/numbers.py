@@ -30,6 +30,7 @@ DECIDING = (
     "sentcli/onnx_export/*.py",
     "sentcli/evaluation/*.py",
     "sentcli/search/*.py",
+    "sentcli/stores/*.py",
     "sentcli/compression.py",
     "sentcli/precision.py",
     "sentcli/devices.py",
@@ -48,6 +49,12 @@ NOT_DECIDING = {
     "sentcli/evaluation/thresholds.py": "thresholds, which no cache keeps",
     "sentcli/search/calibration.py": "probabilities beside scores, which no cache keeps",
     "sentcli/search/options.py": "options",
+    "sentcli/stores/__init__.py": "collections of a database, of which nothing is kept here",
+    "sentcli/stores/collection_corpus.py": "collections of a database, of which nothing is kept here",
+    "sentcli/stores/known_rows.py": "collections of a database, of which nothing is kept here",
+    "sentcli/stores/record.py": "collections of a database, of which nothing is kept here",
+    "sentcli/stores/row_places.py": "collections of a database, of which nothing is kept here",
+    "sentcli/stores/store.py": "collections of a database, of which nothing is kept here",
 }
 """The modules there that decide neither, with the reason."""
 

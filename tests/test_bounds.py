@@ -20,8 +20,8 @@ def test_whole_numbers_are_read():
 def test_numbers_in_variables_and_settings_are_read_so(monkeypatch, tmp_path):
     from sentcli.analysis.map.whitening import Whitening
     from sentcli.errors import InputError
-    from sentcli.evaluation.cache import SIZE_VARIABLE, size_limit
     from sentcli.machine import usable_cores
+    from sentcli.stores.vector_cache import SIZE_VARIABLE, size_limit
     from sentcli.training.checkpoints import Checkpoints
 
     monkeypatch.setenv("OMP_NUM_THREADS", "²")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import SimilarityTask
-    from sentcli.evaluation.text_vectors import TextVectors
     from sentcli.search.exact import Blocks
+    from sentcli.stores.text_vectors import TextVectors
 
 
 def named_models(

@@ -221,10 +221,10 @@ def _encode_texts(
     """
     from sentcli import bulk
     from sentcli.encoder import warn_truncated
-    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.io.folder import is_whole
     from sentcli.search import ann
     from sentcli.search.index import check_recipe
+    from sentcli.stores.cached_encoder import CachedEncoder
 
     folder, inputs, settings, *_ = texts
     rows, dimension = inputs.survey.rows, encoder.dimension
@@ -243,7 +243,7 @@ def _encode_texts(
         prompt=prompt,
         pool=pool,
         stored=stored,
-        encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
+        encode=CachedEncoder.of(encoder, options).encode_distinct if pool is None else None,
     )
     target = str(folder)
     resumable = console.resumable(target, how=GOES_ON, is_whole=partial(is_whole, target))

@@ -76,10 +76,10 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
     def encode(encoder: SentenceEncoder, prompt: str, texts: Sequence[str]) -> Vectors:
         """Take vectors from the cache, and make the others."""
         from sentcli.encoder import warn_truncated
-        from sentcli.evaluation.evaluated import EvaluatedModel
+        from sentcli.stores.cached_encoder import CachedEncoder
 
         with console.encoding("encoding", len(set(texts))) as bar:
-            encoded = EvaluatedModel.of(encoder, load).encode(texts, bar, prompt=prompt)
+            encoded = CachedEncoder.of(encoder, load).encode(texts, bar, prompt=prompt)
         excess_tokens = encoded.excess_tokens[[encoded.rows[text] for text in texts]]
         warn_truncated(encoder.spec.max_length, int((excess_tokens > 0).sum()), int(excess_tokens.sum()))
         return encoded.vectors_of(texts)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sentcli.evaluation import significance
 from sentcli.evaluation.differences import LEVEL
+from sentcli.search.neighbours import require_finite
 
 Floats = npt.NDArray[np.float64]
 LEAST_OF_EITHER_LABEL = 10
@@ -30,7 +31,7 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
     Raises:
         SentcliError: if a similarity is not finite.
     """
-    significance.require_finite(predicted)
+    require_finite(predicted)
     negated, group = np.unique(-predicted, return_inverse=True)
     above = np.cumsum(np.bincount(group))
     right = np.cumsum(np.bincount(group, weights=positive))
@@ -119,7 +120,7 @@ def precision_interval(
 
 def _ranked(predicted: Floats) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the order of similarities from high to low, and for each place the last place of the same similarity."""
-    significance.require_finite(predicted)
+    require_finite(predicted)
     order = np.argsort(-predicted, kind="stable")
     last = np.flatnonzero(np.diff(predicted[order], append=np.nan) != 0)
     return order, np.repeat(last, np.diff(last, prepend=-1))

@@ -33,11 +33,11 @@ from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.sts import ROUNDING, pair_similarities, similarities
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.model.tokenizing import pair_text
+from sentcli.stores.text_vectors import TextVectors
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]

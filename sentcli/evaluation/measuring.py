@@ -12,9 +12,9 @@ from sentcli.encoder import warn_truncated
 from sentcli.evaluation.cache import ScoreCache
 from sentcli.evaluation.evaluated import EvaluatedModel, Task
 from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.text_vectors import NO_VECTORS
 from sentcli.machine import environment
 from sentcli.model.identity import library_key
+from sentcli.stores.text_vectors import NO_VECTORS
 
 
 def score_model(

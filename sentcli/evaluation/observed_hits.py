@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.evaluation import significance
 from sentcli.evaluation.differences import LEVEL
 from sentcli.search.calibration import LearnedFrom
+from sentcli.search.neighbours import require_finite
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -65,7 +65,7 @@ class Observed:
         Raises:
             InputError: if there are too few right hits, wrong hits or groups.
         """
-        significance.require_finite(self.similarities)
+        require_finite(self.similarities)
         name = self.source.name
         require_either(name, self.positives, self.negatives)
         if self.group_count < 2 * FOLDS:

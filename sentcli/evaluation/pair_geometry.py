@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentcli.evaluation.sts_pairs import Pairs
-    from sentcli.evaluation.text_vectors import TextVectors
+    from sentcli.stores.text_vectors import TextVectors
 
 POSITIVE_ABOVE = 4.0
 """Gold score that a pair of STS-B must exceed to be a positive (SimCSE, sec. 2 and fig. 2)."""

@@ -22,13 +22,13 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_tasks import TableTask, role_counts
 from sentcli.evaluation.score_kinds import IN_DOMAIN, PAIRS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.sts import ROUNDING
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared
+from sentcli.search.neighbours import require_finite
+from sentcli.stores.text_vectors import TextVectors
 
 Rows = npt.NDArray[np.int64]
 RECALL_CUTOFFS = (1, 5, 10)

@@ -25,9 +25,9 @@ from sentcli.evaluation.files import task_names
 from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.evaluation.transfer import pair_features
 from sentcli.io.digests import json_digest
+from sentcli.stores.text_vectors import TextVectors
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5

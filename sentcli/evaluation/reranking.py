@@ -16,7 +16,6 @@ from sentcli import console
 from sentcli.encoder import loading
 from sentcli.encoder.reranker import Reranker, read_reranker
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.evaluation.cache import VectorCache
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.set_passages import SetPassages
 from sentcli.io.digests import json_digest
@@ -26,6 +25,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text
 from sentcli.search.neighbours import Neighbours
+from sentcli.stores.vector_cache import VectorCache
 
 MEASURED_PAIRS = 200
 """Pairs that are scored without the cache to measure the speed."""

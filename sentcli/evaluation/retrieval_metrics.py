@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.beir_files import Qrels, relevant_documents
-from sentcli.evaluation.significance import require_finite
 from sentcli.io.atomic import replacing
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source
+from sentcli.search.neighbours import require_finite
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
 MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}

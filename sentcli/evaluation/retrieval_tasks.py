@@ -22,11 +22,11 @@ from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, r
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_replicates
 from sentcli.evaluation.set_search import TOP_K, SetSearch
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import json_digest
 from sentcli.model.spec import ModelSpec
 from sentcli.search.options import SearchMode, SearchOptions
+from sentcli.stores.text_vectors import TextVectors
 
 WHERE_ANY = ("queries_without_hits", "unjudged_copies")
 """Counts that are said where they are not 0."""

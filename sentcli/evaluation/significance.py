@@ -19,22 +19,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation.differences import LEVEL, Difference, Variation
+from sentcli.search.neighbours import require_finite
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
 SAMPLES_SEED = 1
-
-
-def require_finite(values: npt.NDArray[np.generic]) -> None:
-    """Check numbers before a comparison with NaN, which is never true, could turn them into a perfect score.
-
-    Raises:
-        DegenerateVectorsError: if a number is NaN or infinite.
-    """
-    if not np.isfinite(values).all():
-        raise DegenerateVectorsError("some similarities or vectors are not finite, so there is no score")
 
 
 def spearman_replicates(predicted: Floats, gold: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:

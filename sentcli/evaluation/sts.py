@@ -23,10 +23,11 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.sts_pairs import Pairs, content
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.digests import json_digest
 from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.model.tokenizing import pair_text
+from sentcli.search.neighbours import require_finite
+from sentcli.stores.text_vectors import TextVectors
 
 Floats = npt.NDArray[Any]
 
@@ -40,8 +41,8 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     Raises:
         SentcliError: if a number is not finite.
     """
-    significance.require_finite(first)
-    significance.require_finite(second)
+    require_finite(first)
+    require_finite(second)
     first = first.astype(np.float64)
     second = second.astype(np.float64)
     products = np.einsum("nd,nd->n", first, second)
@@ -57,8 +58,8 @@ def similarities(first: Floats, second: Floats, similarity: Similarity) -> npt.N
     """
     if similarity == "cosine":
         return cosine(first, second)
-    significance.require_finite(first)
-    significance.require_finite(second)
+    require_finite(first)
+    require_finite(second)
     return np.einsum("nd,nd->n", first.astype(np.float64), second.astype(np.float64))
 
 
@@ -75,7 +76,7 @@ def resolved(values: Floats, scale: float) -> npt.NDArray[np.float64]:
     Raises:
         DegenerateVectorsError: if a value is not finite.
     """
-    significance.require_finite(values)
+    require_finite(values)
     order = np.argsort(values, kind="stable")
     ascending = values[order].astype(np.float64)
     width = ROUNDING * scale

@@ -22,9 +22,9 @@ from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
 from sentcli.evaluation.score_kinds import TRANSFER, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.evaluation.transfer_data import Examples, Rows
 from sentcli.io.digests import json_digest
+from sentcli.stores.text_vectors import TextVectors
 
 Floats = npt.NDArray[np.float32]
 PROTOCOLS: dict[str, Trainer] = {

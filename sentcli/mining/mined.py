@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 from sentcli import console
-from sentcli.evaluation.significance import require_finite
 from sentcli.mining.candidates import CandidateSearch
 from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.judging import Judge
 from sentcli.mining.options import MiningOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared, unit_length
+from sentcli.search.neighbours import require_finite
 from sentcli.search.words import plain
 
 QUERIES_AT_A_TIME = 1024

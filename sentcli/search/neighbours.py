@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.errors import DegenerateVectorsError
+
 ROUNDING = 2.0**-21
 """By how much the scores of equal vectors may differ, as a share of the best one, where they are computed in blocks."""
 MORE_HITS = 8
@@ -18,6 +20,16 @@ AnyVectors = npt.NDArray[np.generic]
 """Vectors ``[n, dim]`` in any type of numbers."""
 Mask = npt.NDArray[np.bool_]
 """Which rows of a corpus may be found, or which of some queries are meant ``[n]``."""
+
+
+def require_finite(values: npt.NDArray[np.generic]) -> None:
+    """Check numbers before a comparison with NaN, which is never true, could turn them into a perfect score.
+
+    Raises:
+        DegenerateVectorsError: if a number is NaN or infinite.
+    """
+    if not np.isfinite(values).all():
+        raise DegenerateVectorsError("some similarities or vectors are not finite, so there is no score")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
-"""Where the rows of a corpus lie with their vectors: a folder for each database.
+"""Where the rows of a corpus lie with their vectors: a folder for each database; and the encoder with a memory.
+
+**The vectors of these texts** are what a `CachedEncoder` (`cached_encoder.py`) is asked for: it takes those that a file
+has which its model has made (`reused_vectors.py`), then those of the cache (`vector_cache.py`), and makes the others.
+`encode`, `index`, `retrieve` and `mine` are handed one; an `EvaluatedModel` (`evaluation/`) has one of scores, too.
+
 
 What a database offers to `corpora/collections.py`, which writes a corpus into any of them, is a `Database` with a
 `RowStore` (`store.py`), by the entry points `sentcli.databases`; what it offers to `retrieve` is a

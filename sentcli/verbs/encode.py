@@ -283,6 +283,6 @@ def _cached_encode(encoder: SentenceEncoder, options: LoadOptions) -> EncodeText
     """Return how a model that is served encodes, so that its answers are kept whatever ends the command."""
     if encoder.sent is None:
         return None
-    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.stores.cached_encoder import CachedEncoder
 
-    return EvaluatedModel.of(encoder, options).encode_distinct
+    return CachedEncoder.of(encoder, options).encode_distinct

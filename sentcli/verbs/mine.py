@@ -16,11 +16,11 @@ from sentcli.model.options import DocPrompt, LoadOptions, Model, QueryPrompt
 from sentcli.table import Table
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.mining.copies import MiningCorpus
     from sentcli.mining.mined import Mined
     from sentcli.mining.reading import MiningTexts
     from sentcli.search.exact import Vectors
+    from sentcli.stores.cached_encoder import CachedEncoder
 
 
 @verb("mine", common="source model output corpus split pair_fields search ranks below negatives judge overwrite json")
@@ -70,7 +70,6 @@ def mine(
       sentcli data mine faq.csv --corpus answers.jsonl -m minilm -o triplets.jsonl --negatives 1
       sentcli data mine scifact --split train -m minilm -o hard.jsonl --search rrf --judge cross-encoder
     """  # noqa: D301
-    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.reranking import EvaluatedReranker
     from sentcli.io.atomic import check_kept, check_output
     from sentcli.mining.candidates import check_ranks
@@ -81,6 +80,7 @@ def mine(
     from sentcli.mining.writing import check_suffix, write_mined
     from sentcli.search.bm25 import check_language
     from sentcli.search.options import SearchOptions
+    from sentcli.stores.cached_encoder import CachedEncoder
 
     clock = Clock()
     check_suffix(output)
@@ -88,7 +88,7 @@ def mine(
     check_kept(output, [source, corpus, model, judge])
     if mining.by_words and mining.language is not None:
         check_language(mining.language)
-    evaluated = EvaluatedModel(model, options, rerun=rerun, reused=[corpus] if corpus else [])
+    evaluated = CachedEncoder(model, options, rerun=rerun, reused=[corpus] if corpus else [])
     judging: Judge | None = None
     if judge is not None:
         reranker = EvaluatedReranker(judge, options, mining.rank_bounds[1], rerun)
@@ -143,7 +143,7 @@ def mine(
     return result
 
 
-def _vectors(model: EvaluatedModel, texts: MiningTexts, prompts: tuple[str, str]) -> tuple[Vectors, Vectors]:
+def _vectors(model: CachedEncoder, texts: MiningTexts, prompts: tuple[str, str]) -> tuple[Vectors, Vectors]:
     """Return the vectors of queries and of documents, each kind with its prompt and its maximum length."""
     vectors = []
     kinds = {"queries": texts.queries, "documents": texts.documents}

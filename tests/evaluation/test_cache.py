@@ -11,8 +11,8 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation import cache
 from sentcli.io.digests import cache_folder, least_recently_used
+from sentcli.stores import vector_cache as cache
 from tests.tolerance import VECTORS
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_is_killed_leaves_what_it_had(tiny_bert, own_cache, tmp_path)
     code = f"""
 import os, signal
 from sentcli import SentenceEncoder
-from sentcli.evaluation import cache
+from sentcli.stores import vector_cache as cache
 cache.TEXTS_AT_A_TIME = 100
 encoder = SentenceEncoder.load({str(tiny_bert)!r}, backend="torch")
 seen = 0

@@ -16,7 +16,7 @@ from sentcli.evaluation.positives import positive_ranks
 from sentcli.evaluation.retrieval_metrics import ranked
 from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.sts import cosine
-from sentcli.evaluation.text_vectors import TextVectors
+from sentcli.stores.text_vectors import TextVectors
 
 NOUNS = "cat dog bird fish man woman child river house tree mat".split()
 VERBS = "sat ran flew swam plays eats sees finds".split()

@@ -5,8 +5,8 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation import logistic, probe, transfer
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.evaluation.transfer_data import Example, Examples
+from sentcli.stores.text_vectors import TextVectors
 from tests.reference import plain_senteval as plain
 
 

@@ -11,7 +11,7 @@ from scipy.stats import pearsonr
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import relatedness, sts_pairs
-from sentcli.evaluation.text_vectors import TextVectors
+from sentcli.stores.text_vectors import TextVectors
 
 
 def examples(count, seed=0, width=8):

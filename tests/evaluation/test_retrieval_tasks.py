@@ -17,10 +17,10 @@ from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.positives import positive_choice, positive_pairs
 from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.scores import ModelScores
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.labelled import LabelledTable
 from sentcli.io.sources import open_source
 from sentcli.pages.score_report import ScoreReport
+from sentcli.stores.text_vectors import TextVectors
 from tests.examples import examples
 
 

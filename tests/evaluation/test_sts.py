@@ -14,7 +14,7 @@ from scipy.stats import rankdata, spearmanr
 from sentcli import SentenceEncoder
 from sentcli.errors import DataError, DegenerateVectorsError, InputError, SentcliError
 from sentcli.evaluation import sts, sts_pairs
-from sentcli.evaluation.text_vectors import TextVectors
+from sentcli.stores.text_vectors import TextVectors
 from tests.examples import examples
 
 

@@ -9,8 +9,8 @@ import pytest
 from sentcli.errors import InputError
 from sentcli.evaluation import transfer, transfer_data
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.evaluation.transfer_data import AVERAGED, Example, load_tasks
+from sentcli.stores.text_vectors import TextVectors
 from tests.evaluation.conftest import write_downstream
 
 JUDGEMENTS = transfer_data.LAYOUTS["SICKEntailment"].classes

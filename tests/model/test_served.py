@@ -285,7 +285,7 @@ KEPT = ("NaN", "busy", "fewer rows")
     "fault", [pytest.param(fault, marks=[] if fault in KEPT else [pytest.mark.slow]) for fault in FAULTS]
 )
 def test_a_host_that_fails_is_named_and_what_is_done_is_kept(fault, host, local, rows, tmp_path, invoke, monkeypatch):
-    monkeypatch.setattr("sentcli.evaluation.cache.SERVED_AT_A_TIME", 256)
+    monkeypatch.setattr("sentcli.stores.vector_cache.SERVED_AT_A_TIME", 256)
     misbehave, parts = FAULTS[fault]
     bad = misbehave(host)
     host.behave = lambda number, request: (host.normal if number <= 30 else bad)(number, request)

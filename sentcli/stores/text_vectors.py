@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.significance import require_finite
 from sentcli.model.encoding import Encoded
+from sentcli.search.neighbours import require_finite
 
 Floats = npt.NDArray[Any]
 
