@@ -47,6 +47,19 @@ def backend_of(name: str) -> OpenBackend | None:
     raise InputError(f"{name}: no backend for {scheme[1]}: is installed, only for {', '.join(installed) or 'none'}")
 
 
+def is_collection(name: str, collection: str | None) -> bool:
+    """Tell whether a corpus is a collection of a database, by the scheme in front of its name.
+
+    Raises:
+        InputError: if it is none, and the name of a collection is given.
+    """
+    if backend_of(name) is not None:
+        return True
+    if collection is not None:
+        raise InputError(f"--collection {collection} goes with the address of a database, and {name} is none")
+    return False
+
+
 @contextmanager
 def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions) -> Iterator[Corpus]:
     """Open a corpus; nothing is encoded yet.

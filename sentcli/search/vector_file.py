@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -165,17 +166,35 @@ def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) 
     spread = np.linspace(0, count - 1, min(COMPARED_ROWS, count))
     sample = np.unique(spread.astype(np.int64))
     texts = [row.text for row in stored.rows.take(sample.tolist())]
-    stored_vectors = stored.blocks.take(sample).astype(np.float64)
+    check_vectors_of(stored.origin.name, texts, stored.blocks.take(sample), encoder, prompt)
+
+
+def check_vectors_of(
+    name: str, texts: Sequence[str], stored: npt.NDArray[np.generic], encoder: SentenceEncoder, prompt: str
+) -> None:
+    """Compare vectors with those that an encoder makes of their texts now.
+
+    Args:
+        name: of the corpus, for the error.
+        texts: some of its texts.
+        stored: the vectors of these texts in the corpus ``[texts, dim]``.
+        encoder: the model that has to have made them.
+        prompt: the text in front of each text.
+
+    Raises:
+        InputError: if it makes others.
+    """
+    stored_vectors = stored.astype(np.float64)
     vectors = encoder.encode(texts, prompt=prompt)
     products = (stored_vectors * vectors).sum(axis=1)
     stored_lengths = np.linalg.norm(stored_vectors, axis=1)
     lengths = stored_lengths * np.linalg.norm(vectors, axis=1)
     cosines = products / np.maximum(lengths, 1e-12)
-    least = cosines.min()
+    least = cosines.min(initial=1)
     if not least >= LEAST_COSINE:
         raise InputError(
-            f"{stored.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
-            f"cosine {least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
+            f"{name}: the vectors of {len(texts)} of its texts are not {encoder.model}'s (least cosine {least:.3f}): "
+            "another model, pooling or prompt made them (--doc-prompt)"
         )
 
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from sentcli.io.blocks import Block
 from sentcli.io.table_source import TableSource
-from sentcli.stores.record import Record
-from sentcli.stores.known_rows import KnownRows
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
+from sentcli.stores.known_rows import KnownRows
+from sentcli.stores.record import Record
 from sentcli.stores.row_places import Places
 
 DATABASES = "sentcli.databases"
@@ -50,6 +50,21 @@ class CollectionCorpus(TableSource, Protocol):
     @property
     def in_order(self) -> bool:
         """Whether `tables` yields rows in the order in which they were written."""
+
+
+@runtime_checkable
+class CheckedCorpus(Protocol):
+    """What a corpus in a database offers besides `corpus.Corpus`, so that its index and its model can be checked."""
+
+    def to_check(self) -> IndexedSearch | None:
+        """Return the search through the index that is there, at first with its present effort; None if there is none.
+
+        Raises:
+            InputError: if the index orders rows by another similarity than those of sentcli.
+        """
+
+    def some_rows(self, count: int) -> tuple[list[str], AnyVectors]:
+        """Return what was encoded of some rows, at most so many, and their vectors ``[n, dim]``."""
 
 
 class RowsThere(Protocol):

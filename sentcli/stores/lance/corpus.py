@@ -13,6 +13,11 @@ import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.model.passages import context_columns, with_contexts
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Vectors, VectorSource
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.options import CorpusOptions, SearchOptions
+from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import (
     CollectionWords,
     FoundRows,
@@ -20,16 +25,12 @@ from sentcli.stores.collection_corpus import (
     OfCollection,
     fitted,
     protocol_of,
+    refuse_options_of_files,
     side_by_side,
 )
-from sentcli.stores.record import ID, ORDER, TEXTS, texts_of_rows
-from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors, VectorSource
-from sentcli.stores.lance.table import LanceCollection
 from sentcli.stores.lance.filter import brackets, filter_of
-from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
-from sentcli.search.options import CorpusOptions, SearchOptions
-from sentcli.search.rows import Document, by_frequency
+from sentcli.stores.lance.table import LanceCollection
+from sentcli.stores.record import ID, ORDER, TEXTS, texts_of_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,10 +243,6 @@ class LanceSearch(MeasuredCollection):
         return side_by_side(by_position)
 
 
-LOCAL_ONLY = ("texts", "rescore", "id_field", "vector_field")
-"""The options of a corpus that are for files."""
-
-
 @contextmanager
 def open_lance(name: str, options: CorpusOptions, search: SearchOptions) -> Iterator[LanceCorpus]:
     """Open a table, such as ``lance:reviews``, as it is now or in the version of ``--at``; see `corpus.OpenBackend`.
@@ -253,9 +250,7 @@ def open_lance(name: str, options: CorpusOptions, search: SearchOptions) -> Iter
     Raises:
         InputError: if there is none, or an option does not go with it.
     """
-    for option in LOCAL_ONLY:
-        if getattr(options, option) is not None:
-            raise InputError(f"--{option.replace('_', '-')} goes with a --corpus of files, not with {name}")
+    refuse_options_of_files(name, options)
     if search.index is not None:
         raise InputError(f"--index {search.index}: {name} is searched by the index that it has")
     yield LanceCorpus(LanceCollection.open(name, options.collection, options.at))

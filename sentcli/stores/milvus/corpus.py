@@ -15,6 +15,11 @@ from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import arrow_column
 from sentcli.model.passages import context_columns, with_contexts
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Vectors, VectorSource
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
+from sentcli.search.rows import Document
 from sentcli.stores.collection_corpus import (
     CollectionWords,
     FoundRows,
@@ -22,17 +27,13 @@ from sentcli.stores.collection_corpus import (
     OfCollection,
     fitted,
     protocol_of,
+    refuse_options_of_files,
     side_by_side,
 )
-from sentcli.stores.record import ID, TEXTS, VECTORS, texts_of_rows
-from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors, VectorSource
-from sentcli.stores.milvus.collection import REQUEST_ROWS, MilvusCollection
 from sentcli.stores.milvus.client import connect
+from sentcli.stores.milvus.collection import REQUEST_ROWS, MilvusCollection
 from sentcli.stores.milvus.rows import filter_of, value_of
-from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
-from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
-from sentcli.search.rows import Document
+from sentcli.stores.record import ID, TEXTS, VECTORS, texts_of_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -255,6 +256,7 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
     if options.collection is None:
         raise InputError("--corpus milvus:URI needs --collection NAME")
     refuse_version(name, options)
+    refuse_options_of_files(name, options)
     if (search.top_k or 0) > MilvusCorpus.max_top_k:
         raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.max_top_k:,}")
     with connect(name) as client:

@@ -9,19 +9,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sentcli.errors import InputError, SentcliError, library_errors, nearest, one_line, required
 from sentcli.io.atomic import NoRoomError
 from sentcli.printable import remember
 from sentcli.stores.record import Record
 
-if TYPE_CHECKING:
-    from psycopg import Connection
-    from psycopg.sql import Composable
+required("psycopg", "psycopg", "postgres", "PostgreSQL")
+required("pgvector", "pgvector", "postgres", "PostgreSQL")
+
+import psycopg  # noqa: E402 - after the errors that say which extra is missing
+from pgvector import HalfVector  # noqa: E402
+from pgvector.psycopg import register_vector  # noqa: E402
+from psycopg import Connection  # noqa: E402
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal  # noqa: E402
+
+__all__ = ["SQL", "Composable", "Composed", "Connection", "HalfVector", "Identifier", "Literal"]
 
 TABLE = "corpus"
-"""The table that is written if no other is named."""
+"""The table that is meant if no other is named."""
 NEXT = "__next"
 """The end of the name of the table in which rows wait until all are there."""
 BEFORE = "__before"
@@ -35,7 +42,7 @@ SECONDS = 20
 """How long a server may take to accept a connection, unless the address says otherwise."""
 FETCHED_ROWS = 10_000
 """How many rows come at a time."""
-LOST = "57P0"
+ENDED = "57P0"
 """The beginning of the codes of PostgreSQL for connections that it ends."""
 _numbers = count()
 
@@ -53,14 +60,15 @@ class TableName(NamedTuple):
         Raises:
             InputError: if it is too long, or the name of what stands beside a table.
         """
-        parts = re.fullmatch(r'(?:("[^"]+"|[^".]+)\.)?("[^"]+"|[^".]+)', text)
+        part = r'(?:"([^"]+)"|([^".][^.]*))'
+        parts = re.fullmatch(rf"(?:{part}\.)?{part}", text)
         if parts is None or "\0" in text:
             raise InputError(f"--collection {text}: give TABLE or SCHEMA.TABLE; a part with a dot in double quotes")
-        schema, name = parts[1], parts[2].strip('"')
+        schema, name = parts[1] or parts[2], parts[3] or parts[4]
         if len(name.encode("utf-8", "surrogateescape")) > MOST_NAME_BYTES or name.endswith((NEXT, BEFORE)):
             problem = f"at most {MOST_NAME_BYTES} bytes, and no {NEXT} or {BEFORE} at the end"
             raise InputError(f"--collection {text}: the name of a table has {problem}")
-        return cls(None if schema is None else schema.strip('"'), name)
+        return cls(schema, name)
 
     def beside(self, end: str) -> TableName:
         """Return the name of the table beside that has another end."""
@@ -69,8 +77,6 @@ class TableName(NamedTuple):
     @property
     def sql(self) -> Composable:
         """The name as it stands in a statement."""
-        from psycopg.sql import Identifier
-
         return Identifier(*filter(None, self))
 
     def __str__(self) -> str:
@@ -92,34 +98,22 @@ def answering(title: str) -> Iterator[None]:
 
     Raises:
         NoRoomError: if the disk of the server is full.
-        InputError: if the connection ends, or the role lacks a right.
-        SentcliError: whatever else PostgreSQL says.
+        InputError: whatever else PostgreSQL says; what a transaction has begun is undone.
     """
-    import psycopg
-
-    with library_errors(lambda why: SentcliError(f"{title}: PostgreSQL says: {why}")):
+    with library_errors(lambda why: SentcliError(f"{title}: psycopg says: {why}")):
         try:
             yield
         except psycopg.Error as error:
-            raise _translated(title, error) from error
-
-
-def _translated(title: str, error: Any) -> SentcliError:
-    """Return the error of what psycopg says."""
-    import psycopg
-
-    diagnosis = error.diag
-    words = one_line(Exception(diagnosis.message_primary)) if diagnosis.message_primary else one_line(error)
-    if isinstance(error, psycopg.errors.DiskFull):
-        return NoRoomError(f"{title}: No space left on device of the server; make room, then the same command goes on")
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return InputError(f"{title}: the role has no right to do this ({words})")
-    is_lost = isinstance(error, psycopg.OperationalError) and (error.sqlstate or LOST).startswith(LOST)
-    if is_lost:
-        return InputError(f"{title}: the connection has ended ({words}): the same command again goes on")
-    if diagnosis.message_hint and isinstance(error, psycopg.errors.DependentObjectsStillExist):
-        words = f"{words}: {one_line(Exception(diagnosis.message_detail))}"
-    return SentcliError(f"{title}: PostgreSQL says: {words}")
+            details = [error.diag.message_primary or error, error.diag.message_detail or ""]
+            words = one_line(Exception(*[": ".join(filter(None, map(str, details)))]))
+            if isinstance(error, psycopg.errors.DiskFull):
+                advice = "make room, then the same command goes on"
+                raise NoRoomError(f"{title}: No space left on device of the server; {advice}") from error
+            if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                raise InputError(f"{title}: the role has no right to do this ({words})") from error
+            if isinstance(error, psycopg.OperationalError) and (error.sqlstate or ENDED).startswith(ENDED):
+                raise InputError(f"{title}: the connection has ended ({words}): the same command goes on") from error
+            raise InputError(f"{title}: PostgreSQL says: {words}") from error
 
 
 @contextmanager
@@ -132,10 +126,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Connection]:
 
     Raises:
         InputError: if there is no such database, it does not answer, or it lacks pgvector.
-        MissingExtraError: if psycopg or pgvector is not installed.
     """
-    psycopg = required("psycopg", "psycopg", "postgres", "PostgreSQL")
-    vectors = required("pgvector.psycopg", "pgvector", "postgres", "PostgreSQL")
     title = shown(address)
     remember(os.environ.get("PGPASSWORD", ""))
     try:
@@ -151,7 +142,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Connection]:
             connection.execute("SET TIME ZONE 'UTC'")
             _require_pgvector(connection, title, to_write=to_write)
         try:
-            vectors.register_vector(connection)
+            register_vector(connection)
         except psycopg.Error as error:
             schemas = "its schema is not in the search_path of the role"
             raise InputError(f"{title}: the type vector is not found ({schemas})") from error
@@ -164,8 +155,6 @@ def _require_pgvector(connection: Connection, title: str, *, to_write: bool) -> 
     Raises:
         InputError: which says who has to do what.
     """
-    import psycopg
-
     asked = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
     version = connection.execute(asked).fetchone()
     if version is None and to_write:
@@ -223,30 +212,17 @@ def comment_of(record: Record) -> str:
     return json.dumps({RECORD_KEY: asdict(record)})
 
 
-def chosen_table(connection: Connection, address: str, collection: str | None) -> tuple[TableName, str | None]:
-    """Return the table to read, the one that is named or the only one of sentcli, and its comment.
+def comment_on(connection: Connection, address: str, table: TableName) -> str | None:
+    """Return the comment of a table; None if it has none.
 
     Raises:
-        InputError: if there is none of that name, or several and none is named.
+        InputError: if there is no such table, which lists those that there are.
     """
     title = shown(address)
-    name = None if collection is None else TableName.parse(collection)
-    there = comments(connection, None if name is None else name.schema)
-    if name is not None:
-        if name.name in there:
-            return name, there[name.name]
-        names = [table for table in there if not table.endswith((NEXT, BEFORE))]
-        raise InputError(f"{title} has no table {name}{nearest(name.name, names)}; it has {_listed(names)}")
-    own = []
-    for table, comment in there.items():
-        if not table.endswith((NEXT, BEFORE)) and record_of(comment, f"{title} {table}") is not None:
-            own.append(table)
-    if len(own) == 1:
-        return TableName(None, own[0]), there[own[0]]
-    if not own:
-        raise InputError(f"{title} has no collection; sentcli index CORPUS --to {title} makes one")
-    raise InputError(f"{title} has {_listed(own)}: name one with --collection")
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:20]) or "none"
+    with answering(title):
+        there = comments(connection, table.schema)
+    if table.name in there:
+        return there[table.name]
+    names = [name for name in there if not name.endswith((NEXT, BEFORE))]
+    listed = ", ".join(names[:20]) or "none"
+    raise InputError(f"{title} has no table {table}{nearest(table.name, names)}; it has {listed}")

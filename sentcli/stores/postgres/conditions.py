@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.search.conditions import Either, Test, Tree
-
-if TYPE_CHECKING:
-    from psycopg.sql import Composable, Composed
+from sentcli.stores.postgres.client import SQL, Composable, Composed, Literal
 
 
 def sql_of(tree: Tree, expression: Callable[[str], Composable]) -> Composed:
@@ -23,8 +21,6 @@ def sql_of(tree: Tree, expression: Callable[[str], Composable]) -> Composed:
     Raises:
         InputError: for a text that PostgreSQL cannot hold.
     """
-    from psycopg.sql import SQL
-
     if isinstance(tree, Test):
         return SQL("({})").format(_test(tree, expression(tree.column)))
     parts = [sql_of(part, expression) for part in tree.parts]
@@ -34,8 +30,6 @@ def sql_of(tree: Tree, expression: Callable[[str], Composable]) -> Composed:
 
 def _test(test: Test, value: Composable) -> Composed:
     """Return one test of a value; a missing one meets none but that of null, as in SQL."""
-    from psycopg.sql import SQL, Literal
-
     negation = SQL("not ") if test.negated else SQL("")
     if test.kind == "float":  # NaN is a missing value, too
         value = SQL("nullif({}, 'NaN')").format(value)

@@ -5,49 +5,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.errors import InputError
 from sentcli.io.writers import arrow_column
 from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
-from sentcli.search.rows import Document, by_frequency
+from sentcli.search.rows import by_frequency
+from sentcli.search.vector_file import COMPARED_ROWS, check_vectors_of
 from sentcli.stores.collection_corpus import (
-    CollectionWords,
+    FoundByIds,
     FoundRows,
     MeasuredCollection,
-    OfCollection,
     fitted,
-    protocol_of,
+    refuse_options_of_files,
     side_by_side,
 )
-from sentcli.stores.postgres.client import connect
+from sentcli.stores.postgres.client import SQL, TABLE, TableName, connect
+from sentcli.stores.postgres.found import found_table
 from sentcli.stores.postgres.table import PostgresTable
-from sentcli.stores.record import ID, TEXTS
+from sentcli.stores.record import ID, TEXTS, VECTORS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from psycopg.sql import Composable
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
 @dataclass(frozen=True)
-class PostgresCorpus(OfCollection):
-    """The rows of a table that meet a condition; see `corpus.Corpus`. A position is the place of a row."""
+class PostgresCorpus(FoundByIds):
+    """The rows of a table that meet a condition of SQL; see `corpus.Corpus`. A position is the place of a row."""
 
     collection: PostgresTable
-    condition: Composable | None = None
-    """SQL; None stands for all rows."""
-    ids: dict[int, str] = field(default_factory=dict)
-    """The id of each row that was found, by its position."""
-    words: CollectionWords | None = None
 
     @property
     def max_top_k(self) -> int:
@@ -74,77 +70,53 @@ class PostgresCorpus(OfCollection):
         """
         import pyarrow as pa
 
-        collection = self.collection
         schema = self.schema
-        values = [*map(collection.expression, names), collection.fields.place]
-        with connect(collection.address) as connection:
-            read = replace(collection, connection=connection)
+        values = [*map(self.collection.expression, names), self.collection.fields.place]
+        with connect(self.collection.address) as connection:
+            read = replace(self.collection, connection=connection)
             for rows in read.scan(values, self.condition, f"ORDER BY {len(values)}"):
-                cells = zip(*rows, strict=True)
-                columns = [arrow_column(list(column), schema[name]) for name, column in zip(names, cells, strict=False)]
-                yield pa.table(columns, names=list(names))
+                cells = list(zip(*rows, strict=True))[:-1]
+                arrays = [arrow_column(list(column), schema[name]) for name, column in zip(names, cells, strict=True)]
+                yield pa.table(arrays, names=list(names))
 
     def select(self, condition: Condition) -> PostgresCorpus:
         """Return the corpus of those rows that meet a condition."""
-        from psycopg.sql import SQL
-
-        combined = self.collection.condition_of(condition.tree)
-        if self.condition is not None:
-            combined = SQL(" AND ").join([self.condition, combined])
-        return replace(self, condition=combined)
+        return replace(self, condition=self.collection.condition_of(condition.tree, self.condition))
 
     def counts(self, column: str) -> list[tuple[Any, int]]:
         """Count the rows with each value of a column, the most frequent value first."""
-        from psycopg.sql import SQL
-
         counts: Counter[Any] = Counter()
         value = self.collection.expression(column)
         for rows in self.collection.scan([value, SQL("count(*)")], self.condition, "GROUP BY 1"):
             counts.update(dict(rows))
         return by_frequency(counts)
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return rows by their ids, of those that are there."""
-        return self.collection.documents(ids)
-
-    def take(self, positions: Sequence[int]) -> dict[int, Document]:
-        """Return rows by their positions, of those that are still there."""
-        documents = self.documents([self.ids[position] for position in positions])
-        by_position = {}
-        for position in positions:
-            key = self.ids[position]
-            if key in documents:
-                by_position[position] = documents[key]
-        return by_position
-
     def prepare(
         self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
     ) -> tuple[PostgresCorpus, dict[str, Any]]:
-        """Compare the encoder with the vectors, and index the words if they are searched; see `corpus.Corpus.prepare`.
-
-        The scores of BM25 are those of a directory: its index is built now, over the texts of all rows.
-        """
-        record = self.collection.record
-        protocol: dict[str, Any] = {}
-        prepared = self
-        if search.by_words:
-            words = CollectionWords.of(self._texts(), search.language or record.language)
-            prepared = replace(self, words=words)
-            protocol["bm25"] = words.bm25.protocol()
-        if encoder is not None:
-            protocol |= protocol_of(record, self.origin, search, encoder)
+        """Compare the encoder with the vectors, and with some of them where nothing is said of their model."""
+        prepared, protocol = super().prepare(search, encoder, rescore)
+        if encoder is not None and not self.origin.known and len(self):
+            texts, vectors = self.some_rows(COMPARED_ROWS)
+            check_vectors_of(self.title, texts, vectors, encoder, protocol["document_prompt"])
         return prepared, protocol
 
-    def _texts(self) -> Iterator[tuple[Integers, list[str], list[str]]]:
+    def encoded(self, behind: str = "") -> Iterator[tuple[Integers, list[str], list[str]]]:
         """Yield the places, the ids and what was encoded of all rows, some at a time."""
         context = self.origin.context
         names = [TEXTS, *context_columns(context, self.schema)]
-        collection = self.collection
-        values = [collection.fields.place, *map(collection.expression, [ID, *names])]
-        for rows in collection.scan(values, None):
+        values = [self.collection.fields.place, *map(self.collection.expression, [ID, *names])]
+        for rows in self.collection.scan(values, None, behind):
             places, ids, *columns = zip(*rows, strict=True)
             cells = dict(zip(names, map(list, columns), strict=True))
             yield np.array(places, np.int64), list(ids), with_contexts(context, cells)
+
+    def chosen(self) -> Integers:
+        """Return the places of the rows that meet the condition."""
+        places = [np.empty(0, np.int64)]
+        for rows in self.collection.scan([self.collection.fields.place], self.condition):
+            places.append(np.array(rows, np.int64).reshape(-1))
+        return np.concatenate(places)
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
@@ -152,24 +124,21 @@ class PostgresCorpus(OfCollection):
         if not k:
             return Neighbours.none(len(vectors))
         queries = fitted(vectors, self.origin)
-        return self._remembered(self.collection.nearest(queries, k, len(self), self.condition))
+        return self.remembered(self.collection.nearest(queries, k, len(self), self.condition))
 
-    def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
-        """Return the best rows of each query by BM25."""
-        assert self.words is not None
-        chosen = None
-        if self.condition is not None:
-            places: list[int] = []
-            for rows in self.collection.scan([self.collection.fields.place], self.condition):
-                places += [place for (place,) in rows]
-            chosen = np.array(places, np.int64)
-        return self._remembered(self.words.search(queries, k, chosen))
+    def to_check(self) -> PostgresSearch | None:
+        """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
+        table = self.collection
+        if table.record.kind == "flat":
+            return None
+        efforts = table.record.efforts or table.present_effort()
+        return PostgresSearch(replace(table.record, efforts=efforts), table, PostgresVectors(table))
 
-    def _remembered(self, found: Sequence[FoundRows]) -> Neighbours:
-        """Return hits by position, and remember the ids of their rows for `take`."""
-        for hits in found:
-            self.ids.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
-        return side_by_side(found)
+    def some_rows(self, count: int) -> tuple[list[str], AnyVectors]:
+        """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
+        (_, ids, texts), *_ = self.encoded(f"LIMIT {count}")
+        by_id = self.collection.vectors_of(ids, self.collection.id_text)
+        return texts, np.stack([by_id[key] for key in ids])
 
 
 @dataclass(frozen=True)
@@ -181,10 +150,7 @@ class PostgresVectors(VectorSource):
     @cached_property
     def places(self) -> Integers:
         """The places of all rows, rising ``[rows]``."""
-        places = [np.empty(0, np.int64)]
-        for rows in self.collection.scan([self.collection.fields.place], None):
-            places.append(np.array(rows, np.int64).reshape(-1))
-        return np.sort(np.concatenate(places))
+        return np.sort(PostgresCorpus(self.collection).chosen())
 
     @property
     def dimension(self) -> int:
@@ -201,13 +167,10 @@ class PostgresVectors(VectorSource):
 
     def take(self, positions: Integers) -> Vectors:
         """Return the rows at some positions."""
-        from psycopg.sql import SQL, Literal
-
         distinct, where = np.unique(positions, return_inverse=True)
         wanted = self.places[distinct]
         vectors = np.zeros((len(distinct), self.dimension), np.float32)
-        there = SQL("{} = ANY({}::int8[])").format(self.collection.fields.place, Literal(wanted.tolist()))
-        for places, part in self.collection.stream(there):
+        for places, part in self.collection.stream(self.collection.at(wanted)):
             vectors[np.searchsorted(wanted, places)] = part
         return vectors[where.reshape(-1)]
 
@@ -219,14 +182,20 @@ class PostgresSearch(MeasuredCollection):
     collection: PostgresTable
     blocks: PostgresVectors
 
+    @property
+    def efforts_to_try(self) -> list[dict[str, int]]:
+        """The search parameters with which the index is measured, the one that it has first."""
+        others = super().efforts_to_try
+        return [self.record.efforts, *others] if self.record.efforts else others
+
     def search(self, queries: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         places = self.blocks.places
         collection = replace(self.collection, record=self.record)
         by_position = []
         for hits in collection.nearest(queries, k, len(places)):
-            numbers = np.searchsorted(places, hits.places)
-            is_there = places[np.minimum(numbers, len(places) - 1)] == hits.places  # it may have come meanwhile
+            numbers = np.minimum(np.searchsorted(places, hits.places), len(places) - 1)
+            is_there = places[numbers] == hits.places  # others came meanwhile
             by_position.append(FoundRows(numbers[is_there], hits.keys[is_there], hits.scores[is_there]))
         return side_by_side(by_position)
 
@@ -239,5 +208,14 @@ def open_postgres(name: str, options: CorpusOptions, search: SearchOptions) -> I
         InputError: if there is none, or an option does not go with it.
     """
     refuse_version(name, options)
+    refuse_options_of_files(name, options, ["texts", "rescore"])
+    if search.index is not None:
+        raise InputError(f"--index {search.index}: {name} is searched by the index that it has")
+    place = TableName.parse(options.collection or TABLE)
     with connect(name) as connection:
-        yield PostgresCorpus(PostgresTable.open(connection, name, options.collection))
+        if options.vector_field is None and options.id_field is None:
+            table = PostgresTable.open(connection, name, place)
+        else:
+            fields = (options.id_field or ID, options.text_field, options.vector_field or VECTORS)
+            table = found_table(connection, name, place, fields, search.similarity)
+        yield PostgresCorpus(table)

@@ -7,27 +7,38 @@ similarity are ordered as they came. How its vectors were made stands in its com
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sentcli.errors import InputError
+from sentcli.model.spec import Similarity
 from sentcli.search.conditions import Tree
-from sentcli.search.exact import BLOCK, TopK, Vectors
+from sentcli.search.exact import TopK, Vectors
 from sentcli.search.neighbours import Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
-from sentcli.stores.collection_corpus import FoundRows, best_found
+from sentcli.stores.collection_corpus import EFFORT, FoundRows, best_found
 from sentcli.stores.known_rows import RowBatch
-from sentcli.stores.postgres.client import TableName, answering, batches, chosen_table, comment_of, record_of, shown
+from sentcli.stores.postgres.client import (
+    SQL,
+    Composable,
+    Composed,
+    Connection,
+    Identifier,
+    Literal,
+    TableName,
+    answering,
+    batches,
+    comment_of,
+    comment_on,
+    record_of,
+    shown,
+)
 from sentcli.stores.postgres.conditions import sql_of
 from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record
-
-if TYPE_CHECKING:
-    from psycopg import Connection
-    from psycopg.sql import Composable, Composed
 
 COLUMN_TYPES = {
     "int": "int8",
@@ -41,11 +52,14 @@ COLUMN_TYPES = {
 """PostgreSQL's types by the names of ``--types``."""
 METHODS = {"flat": None, "hnsw": "hnsw", "ivf": "ivfflat"}
 """What pgvector calls the kinds of ``--type``."""
-OPERATORS = {"cosine": "<=>", "dot": "<#>"}
-OPERATOR_CLASSES = {"cosine": "cosine_ops", "dot": "ip_ops"}
+OPERATORS: dict[Similarity, str] = {"cosine": "<=>", "dot": "<#>"}
+OPERATOR_CLASSES: dict[Similarity, str] = {"cosine": "cosine_ops", "dot": "ip_ops"}
 """The distances of pgvector, and what an index over them is called behind the type of the vectors."""
-MOST_EFFORT = {"ef": 1000, "nprobe": 32_768}
-"""The largest search parameters that pgvector takes."""
+SETTINGS = {"hnsw": "hnsw.ef_search", "ivf": "ivfflat.probes"}
+MOST_EFFORT = {"hnsw": 1000, "ivf": 32_768}
+"""The search parameters of the kinds, and the largest that pgvector takes."""
+ITERATIVE = {"hnsw": "strict_order", "ivf": "relaxed_order"}
+"""How the search of an index goes on until enough rows meet a condition; hits are ordered once more anyway."""
 MOST_DIMENSIONS = {"vector": 2000, "halfvec": 4000}
 """The most dimensions over which pgvector makes an index."""
 REQUEST_QUERIES = 256
@@ -71,15 +85,15 @@ class Fields:
     place: Composable
     """A number by which rows of equal scores are ordered."""
     id_type: str = "text"
+    vector_type: str = "vector"
     filled: Composable | None = None
     """The condition of rows that have an id and a vector; None where all have."""
 
     @classmethod
-    def own(cls) -> Fields:
+    def of(cls, record: Record) -> Fields:
         """Return those of a table that sentcli made."""
-        from psycopg.sql import Identifier
-
-        return cls(Identifier(ID), Identifier(TEXTS), Identifier(VECTORS), Identifier(ORDER))
+        key, text, vector, place = map(Identifier, (ID, TEXTS, VECTORS, ORDER))
+        return cls(key, text, vector, place, vector_type=vector_type(record))
 
 
 @dataclass(frozen=True)
@@ -90,34 +104,23 @@ class PostgresTable:
     address: str
     place: TableName
     record: Record
-    fields: Fields = field(default_factory=Fields.own)
+    fields: Fields
     version: None = None
     """PostgreSQL keeps no versions."""
 
     @classmethod
-    def open(cls, connection: Connection, address: str, collection: str | None) -> PostgresTable:
+    def open(cls, connection: Connection, address: str, place: TableName) -> PostgresTable:
         """Return a table that sentcli made.
 
         Raises:
             InputError: if there is none, or another program has made it.
         """
-        with answering(shown(address)):
-            name, comment = chosen_table(connection, address, collection)
-        return cls.of(connection, address, name, comment)
-
-    @classmethod
-    def of(cls, connection: Connection, address: str, name: TableName, comment: str | None) -> PostgresTable:
-        """Return a table with the record in its comment.
-
-        Raises:
-            InputError: if another program has made it.
-        """
-        title = f"{shown(address)} {name}"
-        record = record_of(comment, title)
+        title = f"{shown(address)} {place}"
+        record = record_of(comment_on(connection, address, place), title)
         if record is None:
             advice = "choose another --collection, or name its fields with --vector-field, --text-field and --id-field"
             raise InputError(f"{title} was not made by sentcli index: {advice}")
-        return cls(connection, address, name, record)
+        return cls(connection, address, place, record, Fields.of(record))
 
     @property
     def title(self) -> str:
@@ -137,14 +140,10 @@ class PostgresTable:
     @cached_property
     def id_text(self) -> Composed:
         """The ids as texts."""
-        from psycopg.sql import SQL
-
         return SQL("{}::text").format(self.fields.id)
 
     def expression(self, column: str) -> Composable:
         """Return the value of a column as the type that it has in the record."""
-        from psycopg.sql import SQL, Identifier
-
         if column == ID:
             return self.id_text
         if column == TEXTS:
@@ -152,14 +151,17 @@ class PostgresTable:
         name, kind = self.record.columns[column]
         return SQL("{}::{}").format(Identifier(name), SQL(COLUMN_TYPES[kind]))
 
-    def condition_of(self, tree: Tree) -> Composable:
-        """Return a condition on columns as SQL."""
-        return sql_of(tree, self.expression)
+    def condition_of(self, tree: Tree, other: Composable | None = None) -> Composable:
+        """Return a condition on columns as SQL, which rows have to meet besides another one."""
+        condition = sql_of(tree, self.expression)
+        return condition if other is None else SQL("{} AND {}").format(other, condition)
+
+    def at(self, places: Integers) -> Composable:
+        """Return the condition of the rows at some places."""
+        return SQL("{} = ANY({}::int8[])").format(self.fields.place, Literal(places.tolist()))
 
     def query(self, values: Sequence[Composable], condition: Composable | None, behind: str = "") -> Composed:
         """Return the statement that reads some values of all rows that meet a condition."""
-        from psycopg.sql import SQL
-
         conditions = [part for part in (self.fields.filled, condition) if part is not None]
         where = SQL(" WHERE {}").format(SQL(" AND ").join(conditions)) if conditions else SQL("")
         read = SQL("SELECT {} FROM {}{} ").format(SQL(", ").join(values), self.place.sql, where)
@@ -172,24 +174,18 @@ class PostgresTable:
 
     def count(self, condition: Composable | None = None) -> int:
         """Return the number of rows that meet a condition."""
-        from psycopg.sql import SQL
-
         with answering(self.title):
             ((rows,),) = self.connection.execute(self.query([SQL("count(*)")], condition)).fetchall()
         return int(rows)
 
     def known_rows(self) -> Iterator[RowBatch]:
         """Yield the ids, the hashes and the places of all rows, some at a time."""
-        from psycopg.sql import Identifier
-
         for rows in self.scan([self.id_text, Identifier(HASH), self.fields.place], None):
             ids, hashes, places = zip(*rows, strict=True)
             yield RowBatch(ids, hashes, np.array(places, np.int64), ids)
 
     def with_ids(self, ids: Sequence[str]) -> Composed:
         """Return the condition of the rows that have one of some ids."""
-        from psycopg.sql import SQL, Literal
-
         as_type = SQL(self.fields.id_type)
         return SQL("{} = ANY({}::text[]::{}[])").format(self.fields.id, Literal(list(ids)), as_type)
 
@@ -204,49 +200,26 @@ class PostgresTable:
                 documents[key] = Document(key, text, dict(zip(names, cells, strict=True)))
         return documents
 
-    def vectors_of(self, ids: Sequence[str], key: str) -> dict[str, Vectors]:
-        """Return the vectors of rows with some ids, by the values that they have in a field."""
-        from psycopg.sql import Identifier
-
+    def vectors_of(self, ids: Sequence[str], key: Composable) -> dict[str, Vectors]:
+        """Return the vectors ``[dim]`` of rows with some ids, by the values that these rows have of an expression."""
         found: dict[str, Vectors] = {}
-        for rows in self.scan([Identifier(key), self.fields.vector], self.with_ids(ids)):
-            for name, vector in rows:
-                found[name] = vector.to_numpy().astype(np.float32)
+        for rows in self.scan([key, SQL("{}::vector").format(self.fields.vector)], self.with_ids(ids)):
+            found |= {name: vector.to_numpy() for name, vector in rows}
         return found
 
+    def present_effort(self) -> dict[str, int]:
+        """Return the search parameter that searches of the database have now."""
+        kind = self.record.kind
+        with answering(self.title):
+            ((value,),) = self.connection.execute(f"SHOW {SETTINGS[kind]}").fetchall()
+        return {EFFORT[kind]: int(value)}
+
     def stream(self, condition: Composable | None, behind: str = "") -> Iterator[tuple[Integers, Vectors]]:
-        """Yield the places ``[n]`` and the vectors ``[n, dim]`` of all rows that meet a condition, many at a time.
-
-        Raises:
-            InputError: if some vectors have another dimension.
-        """
-        from psycopg.sql import SQL
-
-        width = self.record.dimension
-        row = np.dtype(
-            [("head", "V6"), ("place", ">i8"), ("size", ">i4"), ("head2", "V4"), ("vector", ">f4", (width,))]
-        )
+        """Yield the places ``[n]`` and the vectors ``[n, dim]`` of rows that meet a condition, many at a time."""
         values = [self.fields.place, SQL("{}::vector").format(self.fields.vector)]
-        query = self.query(values, condition, behind)
-        waiting = bytearray()
-        with answering(self.title), self.connection.cursor() as cursor:
-            with cursor.copy(SQL("COPY ({}) TO STDOUT (FORMAT BINARY)").format(query)) as copy:
-                for number, part in enumerate(copy):
-                    waiting += bytes(part)[COPY_HEAD:] if number == 0 else part
-                    count = len(waiting) // row.itemsize
-                    if count >= BLOCK:
-                        yield self._parsed(waiting[: count * row.itemsize], row)
-                        del waiting[: count * row.itemsize]
-        if len(waiting) > COPY_TAIL:
-            yield self._parsed(waiting[:-COPY_TAIL], row)
-
-    def _parsed(self, data: bytearray, row: np.dtype[Any]) -> tuple[Integers, Vectors]:
-        """Return the places and vectors of rows in the binary form of COPY."""
-        rest = len(data) % row.itemsize
-        rows = np.frombuffer(data, row, len(data) // row.itemsize)
-        if rest or (rows["size"] != 4 + 4 * self.record.dimension).any():
-            raise InputError(f"{self.title}: not all vectors have {self.record.dimension} dimensions")
-        return rows["place"].astype(np.int64), rows["vector"].astype(np.float32)
+        for rows in self.scan(values, condition, behind):
+            places, vectors = zip(*rows, strict=True)
+            yield np.array(places, np.int64), np.stack([vector.to_numpy() for vector in vectors])
 
     def nearest(self, vectors: Vectors, k: int, rows: int, condition: Composable | None = None) -> list[FoundRows]:
         """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
@@ -278,15 +251,12 @@ class PostgresTable:
 
     def _settings(self, count: int) -> dict[str, Any]:
         """Return how an index is searched for so many rows."""
-        efforts = self.record.efforts
-        if self.record.kind == "ivf":
-            settings: dict[str, Any] = {"ivfflat.iterative_scan": "relaxed_order"}
-            if "nprobe" in efforts:
-                settings["ivfflat.probes"] = min(efforts["nprobe"], MOST_EFFORT["nprobe"])
-            return settings
-        settings = {"hnsw.iterative_scan": "strict_order"}
-        if "ef" in efforts:
-            settings["hnsw.ef_search"] = min(max(efforts["ef"], count), MOST_EFFORT["ef"])
+        kind = self.record.kind
+        settings: dict[str, Any] = {f"{METHODS[kind]}.iterative_scan": ITERATIVE[kind]}
+        effort = self.record.efforts.get(EFFORT[kind])
+        if effort is not None:
+            least = count if kind == "hnsw" else 1  # a graph finds at first no more rows than it looks at
+            settings[SETTINGS[kind]] = min(max(effort, least), MOST_EFFORT[kind])
         return settings
 
     def _exact(self, vectors: Vectors, condition: Composable | None, count: int) -> list[FoundRows]:
@@ -301,33 +271,23 @@ class PostgresTable:
         all_places = np.concatenate(places)
         best = top.best()
         hits = all_places[best.positions]
-        keys = self._keys_at(np.unique(hits))
+        keys: dict[int, str] = {}
+        for rows in self.scan([self.fields.place, self.id_text], self.at(np.unique(hits))):
+            keys |= dict(rows)
         found = []
         for of_query, scores in zip(hits, best.scores, strict=True):
             named = np.array([keys.get(place, "") for place in of_query.tolist()], object)
             found.append(FoundRows.ranked(of_query, named, scores))
         return found
 
-    def _keys_at(self, places: Integers) -> dict[int, str]:
-        """Return the ids of the rows at some places."""
-        from psycopg.sql import SQL, Literal
-
-        there = SQL("{} = ANY({})").format(self.fields.place, Literal(places.tolist()))
-        keys: dict[int, str] = {}
-        for rows in self.scan([self.fields.place, self.id_text], there):
-            keys |= dict(rows)
-        return keys
-
     def _found(
         self, vectors: Vectors, condition: Composable | None, count: int, settings: dict[str, Any]
     ) -> list[FoundRows]:
         """Return what PostgreSQL finds for each query with some settings, at most `count` rows, in order."""
-        from psycopg.sql import SQL, Literal
-
         distance = SQL("{} {} q.v").format(self.fields.vector, SQL(OPERATORS[self.record.similarity]))
         of_query = self.query([self.fields.place, self.id_text, distance], condition, f"ORDER BY 3 LIMIT {count}")
         without_parameters = of_query.as_string(self.connection).replace("%", "%%")
-        kind = SQL(vector_type(self.record))
+        kind = SQL(self.fields.vector_type)
         asked = SQL("SELECT q.n, f.* FROM unnest(%s::vector[]::{}[]) WITH ORDINALITY AS q(v, n), LATERAL ({}) AS f")
         statement = asked.format(kind, SQL(without_parameters))
         single = list(np.ascontiguousarray(vectors, np.float32))
@@ -350,20 +310,11 @@ class PostgresTable:
 
     def with_record(self, **changes: Any) -> PostgresTable:
         """Write changes of the record into the comment, and return the table with them."""
-        changed = replace(self, record=replace(self.record, **changes))
+        record = replace(self.record, **changes)
+        self.execute("COMMENT ON TABLE {} IS {}", Literal(comment_of(record)))
+        return replace(self, record=record)
+
+    def execute(self, statement: str, *parts: Composable, values: Sequence[Any] | None = None) -> None:
+        """Execute a statement that names the table first, and then other parts."""
         with answering(self.title):
-            changed.write_record()
-        return changed
-
-    def write_record(self) -> None:
-        """Write the record into the comment."""
-        from psycopg.sql import SQL, Literal
-
-        comment = comment_of(self.record)
-        self.connection.execute(SQL("COMMENT ON TABLE {} IS {}").format(self.place.sql, Literal(comment)))
-
-
-COPY_HEAD = 19
-"""The bytes before the first row in the binary form of COPY."""
-COPY_TAIL = 2
-"""Those behind the last one."""
+            self.connection.execute(SQL(statement).format(self.place.sql, *parts), values)
