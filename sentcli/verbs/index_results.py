@@ -89,7 +89,8 @@ def check_collection(
         results = {"index": corpus.title, "rows": len(corpus), "recall": recall, "vectors_of": None}
         tables = []
         if recall is not None:
-            tables.append(recall_table(recall["kind"], recall))
+            as_it_is = {**recall, "chosen": recall["present"]}
+            tables.append(recall_table(recall["kind"], as_it_is))
         facts = environment("cpu", "fp32")
         begun = Record("index", model or "", {"check": True, "target": target}, results, facts)
         made_by, problem = check_model(corpus, model, load, doc_prompt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -104,8 +105,10 @@ def answering(title: str) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            details = [error.diag.message_primary or error, error.diag.message_detail or ""]
-            words = one_line(Exception(*[": ".join(filter(None, map(str, details)))]))
+            said = error.diag.message_primary or str(error)
+            if error.diag.message_detail:
+                said = f"{said}: {error.diag.message_detail}"
+            words = one_line(Exception(said))
             if isinstance(error, psycopg.errors.DiskFull):
                 advice = "make room, then the same command goes on"
                 raise NoRoomError(f"{title}: No space left on device of the server; {advice}") from error
@@ -134,7 +137,9 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Connection]:
         remember(str(settings.get("password") or ""))
         settings.setdefault("connect_timeout", SECONDS)
         settings.setdefault("application_name", "sentcli")
-        connection = psycopg.connect(**settings, client_encoding="UTF8", autocommit=True)
+        settings["client_encoding"] = "UTF8"
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL + 1)  # it says what is raised as well
+        connection = psycopg.connect(**settings, autocommit=True)
     except (psycopg.Error, UnicodeEncodeError) as error:
         raise InputError(f"{title} cannot be opened ({one_line(error)})") from error
     with connection:

@@ -131,6 +131,7 @@ class PostgresCorpus(FoundByIds):
         table = self.collection
         if table.record.kind == "flat":
             return None
+        table.connection.execute("SET enable_seqscan = off")  # of few rows the index would not be searched
         efforts = table.record.efforts or table.present_effort()
         return PostgresSearch(replace(table.record, efforts=efforts), table, PostgresVectors(table))
 

@@ -195,8 +195,8 @@ class PostgresStore:
             self.is_staged = earlier is not None and earlier.record.is_as(record)
             if self.is_staged:
                 self.waiting = KnownRows(self.stage.known_rows())
-            else:
-                drop(connection, self.stage.place)
+            elif earlier is not None:
+                self.stage.execute("DROP TABLE {}")
 
     def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
         """Return which of some rows are neither in the table nor waiting, by their numbers."""
@@ -293,7 +293,7 @@ class PostgresStore:
         kept.execute(merge, listed, listed, self.stage.place.sql, changes)
         ids = self.there.keys
         move(kept, ids, self.there.places.of_ids(ids), self.places)
-        drop(kept.connection, self.stage.place)
+        self.stage.execute("DROP TABLE {}")
         if not indexes_of(kept, VECTORS):
             self._build_index(kept)
 

@@ -63,7 +63,8 @@ ITERATIVE = {"hnsw": "strict_order", "ivf": "relaxed_order"}
 MOST_DIMENSIONS = {"vector": 2000, "halfvec": 4000}
 """The most dimensions over which pgvector makes an index."""
 REQUEST_QUERIES = 256
-"""How many queries are sent together."""
+REQUEST_HITS = 2_000_000
+"""How many queries are sent together, and how many hits they ask for together."""
 STREAMED_QUERIES = 4
 """From so many queries on, exact search reads all vectors once, which takes the time of some ten scans."""
 
@@ -211,7 +212,8 @@ class PostgresTable:
         """Return the search parameter that searches of the database have now."""
         kind = self.record.kind
         with answering(self.title):
-            ((value,),) = self.connection.execute(f"SHOW {SETTINGS[kind]}").fetchall()
+            asked = f"SELECT current_setting('{SETTINGS[kind]}'), '[1]'::vector"  # which loads pgvector
+            ((value, _),) = self.connection.execute(asked).fetchall()
         return {EFFORT[kind]: int(value)}
 
     def stream(self, condition: Composable | None, behind: str = "") -> Iterator[tuple[Integers, Vectors]]:
@@ -231,7 +233,9 @@ class PostgresTable:
             condition: one of `condition_of`.
         """
         found = []
-        size = max(min(REQUEST_QUERIES, 2_000_000 // k), 1)
+        size = max(REQUEST_HITS // k, 1)
+        if self.record.kind != "flat":
+            size = min(size, REQUEST_QUERIES)
         for start in range(0, len(vectors), size):
             part = vectors[start : start + size]
             found += best_found(partial(self._asked, part, rows, condition), k)
