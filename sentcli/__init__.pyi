@@ -508,8 +508,8 @@ def retrieve(
 
     Args:
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
-        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of LanceDB or Milvus.
-        collection: The collection of --corpus lance:PLACE or milvus:URI.
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of LanceDB, Milvus or PostgreSQL.
+        collection: The collection of --corpus lance:PLACE or milvus:URI, or the [SCHEMA.]TABLE of postgresql://USER@HOST/DB.
         at: Search the rows that a collection of lance: had in this version, which index --to tells.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
         like: The id of a row whose nearest other rows are wanted; may be given several times.
@@ -519,7 +519,7 @@ def retrieve(
         rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
-        vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size.
+        vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size. Of postgresql: with --text-field and --id-field, a table that sentcli has not made.
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md). In csv an empty cell of a column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         per_document: Most hits of a document, of a corpus of passages: 1.
@@ -626,7 +626,7 @@ def index(
         language: Language of bm25: english, or another that Snowball stems, or none.
         output: For files of text or of vectors: the directory to write.
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
-        check: Build nothing: compare the indexes of INPUT with their checksums.
+        check: Build nothing: compare the indexes of INPUT with their checksums. Of a collection that is the address of its database: measure its index against exact search, and with -m compare its vectors with the model's.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else the first of a fixed size.
@@ -640,8 +640,8 @@ def index(
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone. With --to: delete what INPUT has no more, as with --prune.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
-        to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
-        collection: The name of the collection; of lance: by default corpus.
+        to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md); postgresql://USER@HOST/DB, with pgvector (docs/postgres.md). Rows that are there and have not changed are left alone.
+        collection: The name of the collection; of lance: and postgresql: by default corpus. With --check, the one that is checked.
         prune: Delete rows of the collection that are not in INPUT.
         compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older than --keep-days, which --at then finds no more.
         keep_days: With --compact: the days that versions are kept; 0 removes all but the newest.
@@ -739,8 +739,8 @@ def migrate(
     """Move a corpus of vectors, with its indexes, to another model.
 
     Args:
-        corpus: A directory that encode or index wrote; or lance:PLACE or milvus:URI.
-        collection: The collection of lance:PLACE or milvus:URI.
+        corpus: A directory that encode or index wrote; or lance:PLACE, milvus:URI or postgresql://USER@HOST/DB.
+        collection: The collection of lance:PLACE or milvus:URI, or the [SCHEMA.]TABLE of postgresql.
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         set: Compare the models on this retrieval set, whose documents are in the corpus; default: one that is made of the corpus, as data make-set does.
         allow: The loss of nDCG@10 that is allowed; the move is refused (exit code 3) unless a greater one is excluded at 95 %.

@@ -87,11 +87,13 @@ _VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|CONNECTION_
 _NAMES_A_FILE = re.compile(r"(FILE|DIR|PATH|HOME|URL|CREDENTIALS)$", re.IGNORECASE)
 _PARTS = re.compile(r"(?:AccountKey|SharedAccessSignature|sig|Password|password)=([^;&\s]+)")
 """The secrets inside connection strings and signatures."""
-_USER = re.compile(r"//([^/@\s]+)@")
+_USER = re.compile(r"//([^/@\s:]*:[^/@\s]+)@")
 _REST = r"[\w.~+/=%\\-]{0,1000}+"
 """What may follow the beginning of a key."""
 _USER_IN = re.compile(r"://([^\s/@:]+)@")
-"""The user of an address that has no password; some hosts take a key for one."""
+"""The user of an address that has no password."""
+_KEY_IN = re.compile(r"(?:https?|s3a?|gs|gcs|az|abfss?|hf)://([^\s/@:]+)@", re.IGNORECASE)
+"""The user of an address of a web server or of a store, some of which take a key for one."""
 _PASSWORD_IN = re.compile(r":/{1,2}([^\s/@:]*):((?!\d{1,5}/)\S+)@")
 """The user and the password of an address, also where a path has made one slash of two; no port and what follows it."""
 _QUERY_IN = re.compile(r"[?&;]([^\s=&;#]+)=([^\s&;#]+)")
@@ -115,7 +117,7 @@ def has_user(address: str) -> bool:
 
 def remember_secrets_in(address: str) -> None:
     """Note the user, the password and the secret parts of the query of what the user gave, of whatever scheme it is."""
-    secrets = _USER_IN.findall(address)
+    secrets = _KEY_IN.findall(address)
     for user, password in _PASSWORD_IN.findall(address):
         secrets += [f"{user}:{password}", password]
         _sent_users.add(f"{user}:{password}@")
@@ -179,6 +181,7 @@ def _known() -> tuple[set[str], set[str]]:
         user = _USER.search(value)
         if user is not None:
             secrets |= {user[1], user[1].partition(":")[2]}
+        secrets |= set(_KEY_IN.findall(value))
     long = {secret for secret in secrets if len(secret) >= SHORT}
     return long | _sent_users, _sent - long
 

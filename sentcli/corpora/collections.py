@@ -64,7 +64,7 @@ def database_of(options: DatabaseOptions, kind: str) -> Database:
         database: Database = entry.load()(options, kind)
         return database
     installed = sorted(entry_points(group=DATABASES).names)
-    examples = "lance:reviews, a folder, or milvus:reviews.db, a file"
+    examples = "lance:reviews, a folder, milvus:reviews.db, a file, or postgresql://me@host/db"
     raise InputError(f"--to {address}: give one of {', '.join(installed)}, a colon and a place, as {examples}")
 
 

@@ -8,8 +8,7 @@ from sentcli.corpora import collection_move, directory_move
 from sentcli.corpora.collection_move import CollectionMove
 from sentcli.corpora.directory_move import DirectoryMove
 from sentcli.corpora.move import Move, MoveTarget
-from sentcli.corpora.opening import backend_of
-from sentcli.errors import InputError
+from sentcli.corpora.opening import is_collection
 
 
 def open_move(name: str, collection: str | None, target: MoveTarget) -> Move:
@@ -23,7 +22,7 @@ def open_move(name: str, collection: str | None, target: MoveTarget) -> Move:
     Raises:
         InputError: if there is no such corpus, or it cannot move.
     """
-    if _is_collection(name, collection):
+    if is_collection(name, collection):
         return CollectionMove.open(name, collection, target)
     return DirectoryMove.open(name, target)
 
@@ -42,7 +41,7 @@ def go_back(name: str, collection: str | None, model: str | None) -> dict[str, A
     Raises:
         InputError: if there is nothing to return to.
     """
-    if _is_collection(name, collection):
+    if is_collection(name, collection):
         return collection_move.go_back(name, collection, model)
     return directory_move.go_back(name, model)
 
@@ -53,14 +52,6 @@ def drop_before(name: str, collection: str | None) -> dict[str, Any]:
     Raises:
         InputError: if there is nothing.
     """
-    if _is_collection(name, collection):
+    if is_collection(name, collection):
         return collection_move.drop_before(name, collection)
     return directory_move.drop_before(name)
-
-
-def _is_collection(name: str, collection: str | None) -> bool:
-    if backend_of(name) is not None:
-        return True
-    if collection is not None:
-        raise InputError(f"--collection {collection} goes with lance:PLACE or milvus:URI, and {name} is a directory")
-    return False

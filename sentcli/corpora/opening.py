@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 BACKENDS = "sentcli.corpora"
 """The group of entry points of backends: the name of each is its scheme, its value an `OpenBackend`."""
-SCHEME = re.compile(r"([a-z][a-z0-9]+):(?!//|\\\\)")
-"""A scheme in front of a place, as in ``milvus:reviews.db``; ``s3://`` is a store and ``C:`` a drive."""
+SCHEME = re.compile(r"([a-z][a-z0-9]+):(//|\\\\)?")
+"""A scheme in front of a place, as in ``milvus:reviews.db``, and what follows it; ``C:`` is a drive."""
 
 
 def backend_of(name: str) -> OpenBackend | None:
@@ -40,10 +40,24 @@ def backend_of(name: str) -> OpenBackend | None:
     for entry in entry_points(group=BACKENDS, name=scheme[1]):
         backend: OpenBackend = entry.load()
         return backend
-    if Path(name).exists() or has_magic(name):
+    is_of_a_store = scheme[2] is not None  # as in s3://
+    if is_of_a_store or Path(name).exists() or has_magic(name):
         return None
     installed = sorted(entry_points(group=BACKENDS).names)
     raise InputError(f"{name}: no backend for {scheme[1]}: is installed, only for {', '.join(installed) or 'none'}")
+
+
+def is_collection(name: str, collection: str | None) -> bool:
+    """Tell whether a corpus is a collection of a database, by the scheme in front of its name.
+
+    Raises:
+        InputError: if it is none, and the name of a collection is given.
+    """
+    if backend_of(name) is not None:
+        return True
+    if collection is not None:
+        raise InputError(f"--collection {collection} goes with the address of a database, and {name} is none")
+    return False
 
 
 @contextmanager

@@ -114,8 +114,9 @@ class CorpusOptions:
 
     Attributes:
         corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors,
-            npy; or a collection of LanceDB or Milvus.
-        collection: The collection of --corpus lance:PLACE or milvus:URI.
+            npy; or a collection of LanceDB, Milvus or PostgreSQL.
+        collection: The collection of --corpus lance:PLACE or milvus:URI, or the [SCHEMA.]TABLE of
+            postgresql://USER@HOST/DB.
         at: Search the rows that a collection of lance: had in this version, which index --to tells.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked
             for.
@@ -126,7 +127,8 @@ class CorpusOptions:
         rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
-        vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size.
+        vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size. Of
+            postgresql: with --text-field and --id-field, a table that sentcli has not made.
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'"
             (docs/retrieve.md). In csv an empty cell of a
             column of text is an empty text, '', which IS NULL does not find.
@@ -140,7 +142,7 @@ class CorpusOptions:
         None
     )
     collection: Annotated[
-        str | None, Holds.WORDS, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language id_field")
+        str | None, Holds.WORDS, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language")
     ] = None
     at: Annotated[int | None, Ge(1), Flag(metavar="VERSION", needs="corpus", excludes="texts rescore vector_field")] = (
         None
@@ -153,7 +155,7 @@ class CorpusOptions:
     rescore: Annotated[str | None, Flag(metavar="FILE|DIR", needs="corpus")] = None
     text_field: Annotated[str, Holds.WORDS, Flag(needs="corpus")] = "text"
     id_field: Annotated[str | None, Holds.WORDS, Flag(needs="corpus")] = None
-    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="corpus", excludes="collection")] = None
+    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="corpus")] = None
     where: Annotated[str | None, Holds.WORDS, Flag(metavar="CONDITION", needs="corpus")] = None
     count_by: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", needs="corpus")] = None
     per_document: Annotated[int | None, Ge(1), Flag(needs="corpus")] = None
@@ -208,8 +210,10 @@ class DatabaseOptions:
     Attributes:
         to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews
             (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530
-            (docs/milvus.md). Rows that are there and have not changed are left alone.
-        collection: The name of the collection; of lance: by default corpus.
+            (docs/milvus.md); postgresql://USER@HOST/DB, with pgvector (docs/postgres.md). Rows that are there and have
+            not changed are left alone.
+        collection: The name of the collection; of lance: and postgresql: by default corpus. With --check, the one that
+            is checked.
         prune: Delete rows of the collection that are not in INPUT.
         compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older
             than --keep-days, which --at then finds no more.
@@ -219,11 +223,11 @@ class DatabaseOptions:
     to: Annotated[
         str | None,
         Flag(
-            metavar="lance:PLACE|milvus:URI",
+            metavar="lance:PLACE|milvus:URI|postgresql:URI",
             excludes="set queries file_rows output query_prompt append check ray",
         ),
     ] = None
-    collection: Annotated[str | None, Holds.WORDS, Flag(metavar="NAME", needs="to")] = None
+    collection: Annotated[str | None, Holds.WORDS, Flag(metavar="NAME", needs="to check")] = None
     prune: Annotated[bool, Flag(needs="to")] = False
     compact: Annotated[bool, Flag(needs="to")] = False
     keep_days: Annotated[float, Ge(0), Flag(metavar="DAYS", needs="compact")] = 7.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,9 @@ from sentcli.search.bm25 import BM25
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_index import EFFORTS
 from sentcli.search.neighbours import MORE_HITS, Floats, Integers, Neighbours, order_of_rows
-from sentcli.search.options import SearchOptions
+from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
+from sentcli.search.rows import Document
 from sentcli.stores.record import Record
 
 if TYPE_CHECKING:
@@ -180,6 +181,93 @@ class OfCollection:
         """The Arrow types of all columns by name."""
         schema: dict[str, Any] = self.collection.record.schema()
         return schema
+
+
+@dataclass(frozen=True)
+class FoundByIds(OfCollection):
+    """What is the same in corpora whose database returns rows by their ids."""
+
+    collection: Any
+    condition: Any = None
+    """What rows have to meet, as the database takes it; None stands for all rows."""
+    ids: dict[int, str] = field(default_factory=dict)
+    """The id of each row that was found, by its position."""
+    words: CollectionWords | None = None
+
+    def encoded(self) -> Iterator[tuple[Integers, list[str], list[str]]]:
+        """Yield the places, the ids and what was encoded of all rows of the collection, some at a time."""
+        raise NotImplementedError
+
+    def chosen(self) -> Integers:
+        """Return the places of the rows that meet the condition."""
+        raise NotImplementedError
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return rows by their ids, of those that are there."""
+        documents: dict[str, Document] = self.collection.documents(ids)
+        return documents
+
+    def take(self, positions: Sequence[int]) -> dict[int, Document]:
+        """Return rows by their positions, of those that are still there."""
+        documents = self.documents([self.ids[position] for position in positions])
+        by_position = {}
+        for position in positions:
+            key = self.ids[position]
+            if key in documents:
+                by_position[position] = documents[key]
+        return by_position
+
+    def prepare(
+        self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
+    ) -> tuple[Self, dict[str, Any]]:
+        """Compare the encoder with the vectors, and index the words if they are searched; see `corpus.Corpus.prepare`.
+
+        The scores of BM25 are those of a directory: its index is built now, over the texts of all rows.
+        """
+        record = self.collection.record
+        protocol: dict[str, Any] = {}
+        prepared = self
+        if search.by_words:
+            words = CollectionWords.of(self.encoded(), search.language or record.language)
+            prepared = replace(self, words=words)
+            protocol["bm25"] = words.bm25.protocol()
+        if encoder is not None:
+            protocol |= protocol_of(record, self.origin, search, encoder)
+        return prepared, protocol
+
+    def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
+        """Return the best rows of each query by BM25."""
+        assert self.words is not None
+        chosen = None
+        if self.condition is not None:
+            chosen = self.chosen()
+        return self.remembered(self.words.search(queries, k, chosen))
+
+    def remembered(self, found: Sequence[FoundRows]) -> Neighbours:
+        """Return hits by position, and remember the ids of their rows for `take`."""
+        for hits in found:
+            self.ids.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
+        return side_by_side(found)
+
+
+FILES_ONLY = ("texts", "rescore", "id_field", "vector_field")
+"""The options of a corpus that are for files."""
+
+
+def refuse_options_of_files(name: str, options: CorpusOptions, names: Sequence[str] = FILES_ONLY) -> None:
+    """Refuse options that do not go with a collection.
+
+    Args:
+        name: of the corpus.
+        options: of the corpus.
+        names: of those that are refused.
+
+    Raises:
+        InputError: if one of them is given.
+    """
+    for option in names:
+        if getattr(options, option) is not None:
+            raise InputError(f"--{option.replace('_', '-')} goes with a --corpus of files, not with {name}")
 
 
 @dataclass

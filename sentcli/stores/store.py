@@ -52,6 +52,21 @@ class CollectionCorpus(TableSource, Protocol):
         """Whether `tables` yields rows in the order in which they were written."""
 
 
+@runtime_checkable
+class CheckedCorpus(Protocol):
+    """What a corpus in a database offers besides `corpus.Corpus`, so that its index and its model can be checked."""
+
+    def to_check(self) -> IndexedSearch | None:
+        """Return the search through the index that is there, at first with its present effort; None if there is none.
+
+        Raises:
+            InputError: if the index orders rows by another similarity than those of sentcli.
+        """
+
+    def some_rows(self, count: int) -> tuple[list[str], AnyVectors]:
+        """Return what was encoded of some rows, at most so many, and their vectors ``[n, dim]``."""
+
+
 class RowsThere(Protocol):
     """The rows of a collection, with which those of a corpus are compared."""
 

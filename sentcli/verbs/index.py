@@ -18,14 +18,22 @@ from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
 from sentcli.corpora.filling import TextInput, fill, read_texts
 from sentcli.corpora.indexing import check_ray, folder_of_vectors, index_request, with_queries
+from sentcli.corpora.opening import is_collection
 from sentcli.corpora.updating import indexes_to_build
 from sentcli.errors import InputError
 from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
-from sentcli.search.options import DatabaseOptions, IndexOptions
-from sentcli.verbs.index_results import build_all, check_indexes, compare_collection, write_collection
+from sentcli.search.options import CorpusOptions, DatabaseOptions, IndexOptions
+from sentcli.verbs.index_results import (
+    build_all,
+    check_collection,
+    check_indexes,
+    compare_collection,
+    write_collection,
+)
 
 if TYPE_CHECKING:
     from sentcli.cluster.pool import Pool
+    from sentcli.corpora.collection_rows import CollectionInput
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.places import Place
     from sentcli.search.index import IndexRequest
@@ -62,7 +70,8 @@ def index(
         inputs: A directory that encode wrote; or files of text, which are encoded into -o first; or a table or file
             with vectors, which go into -o as they are.
         output: For files of text or of vectors: the directory to write.
-        check: Build nothing: compare the indexes of INPUT with their checksums.
+        check: Build nothing: compare the indexes of INPUT with their checksums. Of a collection that is the address of
+            its database: measure its index against exact search, and with -m compare its vectors with the model's.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the
             indexes that it has take in what is new and leave out what is gone.
             With --to: delete what INPUT has no more, as with --prune.
@@ -80,7 +89,10 @@ def index(
       sentcli index chunks.parquet -o chunks --vector-field vector --type hnsw
       sentcli index documents --to milvus:reviews.db --collection reviews
       sentcli index documents --to lance:reviews --prune --compact
+      sentcli index documents --to postgresql://me@localhost/app --collection reviews --type hnsw
+      sentcli index postgresql://me@localhost/app --collection reviews --check -m minilm
     """  # noqa: D301
+    from sentcli.corpora.collection_rows import CollectionInput
     from sentcli.io.copies import FolderCopy
     from sentcli.io.folder import rows_so_far
     from sentcli.io.sources import open_source
@@ -89,15 +101,17 @@ def index(
     from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
 
     if database.to is not None:
-        from sentcli.corpora.collection_rows import CollectionInput, read_rows
-        from sentcli.corpora.collections import CollectionUpdating
-
         corpus = CollectionInput(inputs, index_options, model, text, passages, doc_prompt, options)
-        database = replace(database, prune=database.prune or update)
-        updating = CollectionUpdating(partial(read_rows, corpus), database, index_options, overwrite=overwrite)
-        if dry_run:
-            return compare_collection(updating)
-        return write_collection(updating)
+        return _into_database(corpus, database, overwrite=overwrite, update=update, dry_run=dry_run)
+    if check and is_collection(inputs[0], database.collection):
+        fields = CorpusOptions(
+            corpus=inputs[0],
+            collection=database.collection,
+            text_field=text.text_field,
+            id_field=text.id_field,
+            vector_field=text.vector_field,
+        )
+        return check_collection(fields, model, options, doc_prompt, index_options.recall)
     place = _directory(inputs, output, passages)
     folder = None if place is None else place.path
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)
@@ -149,6 +163,20 @@ def index(
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
     return result
+
+
+def _into_database(
+    corpus: CollectionInput, database: DatabaseOptions, *, overwrite: bool, update: bool, dry_run: bool
+) -> Result:
+    """Write a corpus into a collection of a database, or say what that would change."""
+    from sentcli.corpora.collection_rows import read_rows
+    from sentcli.corpora.collections import CollectionUpdating
+
+    database = replace(database, prune=database.prune or update)
+    updating = CollectionUpdating(partial(read_rows, corpus), database, corpus.index, overwrite=overwrite)
+    if dry_run:
+        return compare_collection(updating)
+    return write_collection(updating)
 
 
 def _dry_run(texts: TextInput, model: str | None, options: LoadOptions, doc_prompt: str | None) -> Result:

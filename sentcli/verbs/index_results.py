@@ -12,13 +12,17 @@ from sentcli.cluster import ClusterOptions
 from sentcli.cluster.pool import open_cluster
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.corpora.indexing import build_index
+from sentcli.corpora.opening import open_corpus
 from sentcli.corpora.updating import IndexesToBuild
 from sentcli.machine import environment
+from sentcli.search.options import SearchOptions
 from sentcli.search.recall import recall_table
 
 if TYPE_CHECKING:
     from sentcli.corpora.collections import CollectionUpdating
+    from sentcli.model.options import LoadOptions
     from sentcli.search.index import IndexRequest
+    from sentcli.search.options import CorpusOptions
     from sentcli.search.vector_directory import VectorDirectory
 
 
@@ -63,6 +67,40 @@ def compare_collection(updating: CollectionUpdating) -> Result:
     results = {"to": updating.options.to, "collection": updating.database.name, **updating.dry_run()}
     facts = environment("cpu", "fp32")
     return Result.of(Record("index", "", {"dry_run": True}, results, facts, clock.seconds))
+
+
+def check_collection(
+    options: CorpusOptions, model: str | None, load: LoadOptions, doc_prompt: str | None, target: float
+) -> Result:
+    """Measure the index of a collection as it is, and compare its vectors with those of a model.
+
+    Args:
+        options: the collection, and the fields of one that another program has made.
+        model: the name of the model; None takes the one that the collection names, if it does.
+        load: how the model is loaded.
+        doc_prompt: the text in front of each document; None takes the model's own.
+        target: the recall that is aimed at.
+    """
+    from sentcli.corpora.checking import check_index, check_model
+
+    clock = Clock()
+    with open_corpus(options, SearchOptions(), load) as corpus:
+        recall = check_index(corpus, target)
+        results = {"index": corpus.title, "rows": len(corpus), "recall": recall, "vectors_of": None}
+        tables = []
+        if recall is not None:
+            as_it_is = {**recall, "chosen": recall["present"]}
+            tables.append(recall_table(recall["kind"], as_it_is))
+        facts = environment("cpu", "fp32")
+        begun = Record("index", model or "", {"check": True, "target": target}, results, facts)
+        made_by, problem = check_model(corpus, model, load, doc_prompt)
+        record = replace(
+            begun, model=made_by, results={**results, "vectors_of": made_by or None}, seconds=clock.seconds
+        )
+        if problem is not None:
+            unlike = replace(begun, seconds=clock.seconds)
+            raise failed(Result.of(unlike, tables), problem)
+    return Result.of(record, tables)
 
 
 def build_all(store: VectorDirectory, indexes: IndexesToBuild, cluster: ClusterOptions) -> Result:

@@ -47,8 +47,9 @@ def migrate(
     as CORPUS.before, a collection in its database.
 
     Args:
-        corpus: A directory that encode or index wrote; or lance:PLACE or milvus:URI.
-        collection: The collection of lance:PLACE or milvus:URI.
+        corpus: A directory that encode or index wrote; or lance:PLACE, milvus:URI or
+            postgresql://USER@HOST/DB.
+        collection: The collection of lance:PLACE or milvus:URI, or the [SCHEMA.]TABLE of postgresql.
         drop: Delete what is kept from before: of an earlier move, or with -m of this one.
         back: Exchange CORPUS and what it was before in one step; the same again takes that back.
 

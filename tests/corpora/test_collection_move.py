@@ -33,8 +33,10 @@ def corpus(tmp_path):
     return path
 
 
-@pytest.fixture(params=["lance", "milvus"])
+@pytest.fixture(params=["lance", "milvus", "postgres"])
 def place(request, tmp_path, soon_indexed):
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres"), ()
     if request.param == "lance":
         pytest.importorskip("lancedb", reason="needs the extra sentcli[lance]")
         return f"lance:{tmp_path / 'tables'}", ()
@@ -163,6 +165,11 @@ def test_compacting_leaves_what_is_kept(corpus, other, tiny_bert, tmp_path, invo
 STEPS = {
     "lance": ("lance.store:LanceStore.publish", "lance.store:LanceStore._tag", "lance.store:LanceStore._made"),
     "milvus": ("milvus.store:MilvusStore.publish", "milvus.collection:MilvusCollection.promote"),
+    "postgresql": (
+        "postgres.store:PostgresStore.publish",
+        "postgres.store:PostgresStore._made",
+        "postgres.store:rename",
+    ),
 }
 
 

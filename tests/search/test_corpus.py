@@ -32,7 +32,7 @@ ROWS = [
     for i, text in enumerate(TEXTS)
 ]
 QUERIES = [TEXTS[3], "dog", "zanzibar"]
-KINDS = ["file", "directory", "index", "parquet", "milvus", "lance", "frame"]
+KINDS = ["file", "directory", "index", "parquet", "milvus", "lance", "postgres", "frame"]
 LOAD = LoadOptions(backend="torch")
 
 
@@ -75,6 +75,9 @@ def corpus(kind, tmp_path, tiny_bert, encoder, invoke, request):
     elif kind == "lance":
         pytest.importorskip("lancedb", reason="LanceDB comes with the extra sentcli[lance]")
         options = CorpusOptions(corpus=f"lance:{tmp_path}/l")
+        invoke("index", file, "--to", options.corpus, *made_with, check=0)
+    elif kind == "postgres":
+        options = CorpusOptions(corpus=request.getfixturevalue("postgres"))
         invoke("index", file, "--to", options.corpus, *made_with, check=0)
     with open_corpus(options, SearchOptions(), LOAD) as opened:
         yield opened

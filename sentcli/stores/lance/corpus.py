@@ -25,6 +25,7 @@ from sentcli.stores.collection_corpus import (
     OfCollection,
     fitted,
     protocol_of,
+    refuse_options_of_files,
     side_by_side,
 )
 from sentcli.stores.lance.filter import brackets, filter_of
@@ -242,10 +243,6 @@ class LanceSearch(MeasuredCollection):
         return side_by_side(by_position)
 
 
-LOCAL_ONLY = ("texts", "rescore", "id_field", "vector_field")
-"""The options of a corpus that are for files."""
-
-
 @contextmanager
 def open_lance(name: str, options: CorpusOptions, search: SearchOptions) -> Iterator[LanceCorpus]:
     """Open a table, such as ``lance:reviews``, as it is now or in the version of ``--at``; see `corpus.OpenBackend`.
@@ -253,9 +250,7 @@ def open_lance(name: str, options: CorpusOptions, search: SearchOptions) -> Iter
     Raises:
         InputError: if there is none, or an option does not go with it.
     """
-    for option in LOCAL_ONLY:
-        if getattr(options, option) is not None:
-            raise InputError(f"--{option.replace('_', '-')} goes with a --corpus of files, not with {name}")
+    refuse_options_of_files(name, options)
     if search.index is not None:
         raise InputError(f"--index {search.index}: {name} is searched by the index that it has")
     yield LanceCorpus(LanceCollection.open(name, options.collection, options.at))

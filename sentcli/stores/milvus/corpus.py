@@ -27,6 +27,7 @@ from sentcli.stores.collection_corpus import (
     OfCollection,
     fitted,
     protocol_of,
+    refuse_options_of_files,
     side_by_side,
 )
 from sentcli.stores.milvus.client import connect
@@ -255,6 +256,7 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
     if options.collection is None:
         raise InputError("--corpus milvus:URI needs --collection NAME")
     refuse_version(name, options)
+    refuse_options_of_files(name, options)
     if (search.top_k or 0) > MilvusCorpus.max_top_k:
         raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.max_top_k:,}")
     with connect(name) as client:

@@ -1,0 +1,1 @@
+"""Tables of PostgreSQL, whose vectors pgvector holds, as places of corpora."""

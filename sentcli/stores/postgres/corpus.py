@@ -1,0 +1,222 @@
+"""A table of PostgreSQL as a corpus: vectors are searched there, and words by the BM25 of directories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli.errors import InputError
+from sentcli.io.writers import arrow_column
+from sentcli.model.passages import context_columns, with_contexts
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Vectors, VectorSource
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
+from sentcli.search.provenance import COMPARED_ROWS
+from sentcli.search.rows import by_frequency
+from sentcli.stores.collection_corpus import (
+    FoundByIds,
+    FoundRows,
+    MeasuredCollection,
+    fitted,
+    refuse_options_of_files,
+    side_by_side,
+)
+from sentcli.stores.postgres.client import SQL, TABLE, TableName, connect
+from sentcli.stores.postgres.found import found_table
+from sentcli.stores.postgres.table import PostgresTable
+from sentcli.stores.record import ID, TEXTS, VECTORS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+@dataclass(frozen=True)
+class PostgresCorpus(FoundByIds):
+    """The rows of a table that meet a condition of SQL; see `corpus.Corpus`. A position is the place of a row."""
+
+    collection: PostgresTable
+
+    @property
+    def max_top_k(self) -> int:
+        """The number of rows."""
+        return self._rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> int:
+        """The number of rows that meet the condition."""
+        return self.collection.count(self.condition)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether `tables` yields rows in the order in which they were written."""
+        return True
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns as tables of Arrow, in the order in which they came.
+
+        They come by a connection of their own, so that others may be asked for between two of them.
+        """
+        import pyarrow as pa
+
+        schema = self.schema
+        values = [*map(self.collection.expression, names), self.collection.fields.place]
+        with connect(self.collection.address) as connection:
+            read = replace(self.collection, connection=connection)
+            for rows in read.scan(values, self.condition, f"ORDER BY {len(values)}"):
+                cells = list(zip(*rows, strict=True))[:-1]
+                arrays = [arrow_column(list(column), schema[name]) for name, column in zip(names, cells, strict=True)]
+                yield pa.table(arrays, names=list(names))
+
+    def select(self, condition: Condition) -> PostgresCorpus:
+        """Return the corpus of those rows that meet a condition."""
+        return replace(self, condition=self.collection.condition_of(condition.tree, self.condition))
+
+    def counts(self, column: str) -> list[tuple[Any, int]]:
+        """Count the rows with each value of a column, the most frequent value first."""
+        counts: Counter[Any] = Counter()
+        value = self.collection.expression(column)
+        for rows in self.collection.scan([value, SQL("count(*)")], self.condition, "GROUP BY 1"):
+            counts.update(dict(rows))
+        return by_frequency(counts)
+
+    def prepare(
+        self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
+    ) -> tuple[PostgresCorpus, dict[str, Any]]:
+        """Compare the encoder with the vectors, and with some of them where nothing is said of their model."""
+        prepared, protocol = super().prepare(search, encoder, rescore)
+        if encoder is not None and not self.origin.known and len(self):
+            texts, vectors = self.some_rows(COMPARED_ROWS)
+            self.origin.check_texts(texts, vectors, encoder, protocol["document_prompt"])
+        return prepared, protocol
+
+    def encoded(self, behind: str = "") -> Iterator[tuple[Integers, list[str], list[str]]]:
+        """Yield the places, the ids and what was encoded of all rows, some at a time."""
+        context = self.origin.context
+        names = [TEXTS, *context_columns(context, self.schema)]
+        values = [self.collection.fields.place, *map(self.collection.expression, [ID, *names])]
+        for rows in self.collection.scan(values, None, behind):
+            places, ids, *columns = zip(*rows, strict=True)
+            cells = dict(zip(names, map(list, columns), strict=True))
+            yield np.array(places, np.int64), list(ids), with_contexts(context, cells)
+
+    def chosen(self) -> Integers:
+        """Return the places of the rows that meet the condition."""
+        places = [np.empty(0, np.int64)]
+        for rows in self.collection.scan([self.collection.fields.place], self.condition):
+            places.append(np.array(rows, np.int64).reshape(-1))
+        return np.concatenate(places)
+
+    def nearest(self, vectors: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``."""
+        k = min(k, len(self))
+        if not k:
+            return Neighbours.none(len(vectors))
+        queries = fitted(vectors, self.origin)
+        return self.remembered(self.collection.nearest(queries, k, len(self), self.condition))
+
+    def to_check(self) -> PostgresSearch | None:
+        """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
+        table = self.collection
+        if table.record.kind == "flat":
+            return None
+        table.connection.execute("SET enable_seqscan = off")  # of few rows the index would not be searched
+        efforts = table.record.efforts or table.present_effort()
+        return PostgresSearch(replace(table.record, efforts=efforts), table, PostgresVectors(table))
+
+    def some_rows(self, count: int) -> tuple[list[str], AnyVectors]:
+        """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
+        (_, ids, texts), *_ = self.encoded(f"LIMIT {count}")
+        by_id = self.collection.vectors_of(ids, self.collection.id_text)
+        return texts, np.stack([by_id[key] for key in ids])
+
+
+@dataclass(frozen=True)
+class PostgresVectors(VectorSource):
+    """The vectors of a table; a position is the number of a row in the order of the places."""
+
+    collection: PostgresTable
+
+    @cached_property
+    def places(self) -> Integers:
+        """The places of all rows, rising ``[rows]``."""
+        return np.sort(PostgresCorpus(self.collection).chosen())
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the vectors."""
+        return self.collection.record.dimension
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
+        """Yield all rows in the order of their places, as many at a time as PostgreSQL sends; see `Comparable`."""
+        for _, vectors in self.collection.stream(None, "ORDER BY 1"):
+            yield vectors
+
+    def take(self, positions: Integers) -> Vectors:
+        """Return the rows at some positions."""
+        distinct, where = np.unique(positions, return_inverse=True)
+        wanted = self.places[distinct]
+        vectors = np.zeros((len(distinct), self.dimension), np.float32)
+        for places, part in self.collection.stream(self.collection.at(wanted)):
+            vectors[np.searchsorted(wanted, places)] = part
+        return vectors[where.reshape(-1)]
+
+
+@dataclass
+class PostgresSearch(MeasuredCollection):
+    """The search through the index of a table; see `recall.IndexedSearch`."""
+
+    collection: PostgresTable
+    blocks: PostgresVectors
+
+    @property
+    def efforts_to_try(self) -> list[dict[str, int]]:
+        """The search parameters with which the index is measured, the one that it has first."""
+        others = super().efforts_to_try
+        return [self.record.efforts, *others] if self.record.efforts else others
+
+    def search(self, queries: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``."""
+        places = self.blocks.places
+        collection = replace(self.collection, record=self.record)
+        by_position = []
+        for hits in collection.nearest(queries, k, len(places)):
+            numbers = np.minimum(np.searchsorted(places, hits.places), len(places) - 1)
+            is_there = places[numbers] == hits.places  # others came meanwhile
+            by_position.append(FoundRows(numbers[is_there], hits.keys[is_there], hits.scores[is_there]))
+        return side_by_side(by_position)
+
+
+@contextmanager
+def open_postgres(name: str, options: CorpusOptions, search: SearchOptions) -> Iterator[PostgresCorpus]:
+    """Open a table, such as that of ``postgresql://me@host/db``; see `corpus.OpenBackend`.
+
+    Raises:
+        InputError: if there is none, or an option does not go with it.
+    """
+    refuse_version(name, options)
+    refuse_options_of_files(name, options, ["texts", "rescore"])
+    if search.index is not None:
+        raise InputError(f"--index {search.index}: {name} is searched by the index that it has")
+    place = TableName.parse(options.collection or TABLE)
+    with connect(name) as connection:
+        if options.vector_field is None and options.id_field is None:
+            table = PostgresTable.open(connection, name, place)
+        else:
+            fields = (options.id_field or ID, options.text_field, options.vector_field or VECTORS)
+            table = found_table(connection, name, place, fields, search.similarity)
+        yield PostgresCorpus(table)
