@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from sentcli import console
 from sentcli.bulk.files import Inputs
 from sentcli.bulk.stored_rows import TableRows
 from sentcli.corpora.collection_rows import encoded_rows
 from sentcli.corpora.collections import CollectionUpdating, database_of
-from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
+from sentcli.corpora.move import Move, MoveTarget, Searched
 from sentcli.corpora.opening import open_corpus
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
@@ -152,36 +151,16 @@ class CollectionMove(Move):
             raise InputError(f"{self.title} was changed by another process meanwhile: give the command again")
 
 
-def go_back(name: str, collection: str | None, model: str | None) -> dict[str, Any]:
-    """Exchange a collection with what it was before it moved; see `moving.go_back`."""
-    moved = _Moved.open(name, collection)
-    check_back(moved.title, (moved.model, moved.model_before), model)
-    before = moved.place.before
-    moved.place.go_back()
-    console.note(f"{moved.title} answers with {moved.model_before} again; {before} has {moved.model}")
-    return {"output": moved.title, "model": moved.model_before, "before": before}
-
-
-def drop_before(name: str, collection: str | None) -> dict[str, Any]:
-    """Let go of what a collection was before it moved; see `moving.drop_before`."""
-    moved = _Moved.open(name, collection)
-    before = moved.place.before
-    moved.place.drop_before()
-    console.note(f"{before} is dropped")
-    return {"output": moved.title, "model": moved.model, "dropped": before}
-
-
 @dataclass(frozen=True)
-class _Moved:
-    """A collection that has moved, and the models that it has and had."""
+class MovedCollection:
+    """A collection that has moved, see `move.Moved`; its database refuses two that write."""
 
     title: str
     place: Database
-    model: str
-    model_before: str
+    models: tuple[str, str]
 
     @classmethod
-    def open(cls, name: str, collection: str | None) -> _Moved:
+    def open(cls, name: str, collection: str | None) -> MovedCollection:
         """Read what a collection and the one before say about themselves.
 
         Raises:
@@ -191,4 +170,19 @@ class _Moved:
         before = move.place.before_record()
         if before is None:
             raise InputError(f"{move.title} has not moved, or it was dropped: there is no {move.before}")
-        return cls(move.title, move.place, move.origin.model, str(before.settings["model"]))
+        return cls(move.title, move.place, (move.origin.model, str(before.settings["model"])))
+
+    @property
+    def before(self) -> str:
+        """What the database calls it."""
+        return self.place.before
+
+    def exchange(self) -> dict[str, Any]:
+        """Exchange the collection with the one before."""
+        self.place.go_back()
+        return {}
+
+    def let_go(self) -> dict[str, Any]:
+        """Let the one before go."""
+        self.place.drop_before()
+        return {}

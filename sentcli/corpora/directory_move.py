@@ -7,7 +7,8 @@ Whatever interrupts that leaves a whole directory under the name, and the same c
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ from sentcli.bulk.files import Inputs
 from sentcli.bulk.stored_rows import all_rows, encode_again
 from sentcli.bulk.stored_texts import StoredTexts
 from sentcli.corpora.indexing import build_index
-from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
+from sentcli.corpora.move import Move, MoveTarget, Searched
 from sentcli.corpora.updating import IndexesToBuild, existing_indexes
 from sentcli.encoder import warn_truncated
 from sentcli.errors import InputError, SentcliError
@@ -29,6 +30,7 @@ from sentcli.io.atomic import require_room, room_explained
 from sentcli.io.blocks import MANIFEST
 from sentcli.io.dataset import holds_manifest, read_manifest
 from sentcli.io.dataset_check import check_dataset, require_whole
+from sentcli.io.digests import folder_bytes
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.places import is_remote
 from sentcli.io.writers import DIRECTORY, output_format
@@ -178,41 +180,66 @@ def directory(name: str) -> Folder:
     return place
 
 
-def go_back(name: str, model: str | None) -> dict[str, Any]:
-    """Exchange a directory with what it was before it moved, in one step; see `moving.go_back`."""
-    place = directory(name)
-    with place.staging_held():
-        left, returned = _both(place)
-        rows = returned.manifest.rows_total
-        models = (left.origin.model, returned.origin.model)
-        check_back(name, models, model)
+@dataclass(frozen=True)
+class MovedDirectory:
+    """A directory that has moved, see `move.Moved`."""
+
+    title: str
+    place: Folder
+    present: VectorDirectory
+    earlier: VectorDirectory
+
+    @property
+    def before(self) -> str:
+        """The directory as it was."""
+        return str(self.place.before)
+
+    @property
+    def models(self) -> tuple[str, str]:
+        """The models of both."""
+        return self.present.origin.model, self.earlier.origin.model
+
+    def exchange(self) -> dict[str, Any]:
+        """Exchange both directories, after looking whether all of the earlier one is there."""
+        place = self.place
         place.check_replaceable()
         place.before.check_replaceable()
-        _require_whole(place.before, returned)
-        if left.manifest.groups != returned.manifest.groups:  # the files of rows name the model, too
+        _require_whole(place.before, self.earlier)
+        if self.present.manifest.groups != self.earlier.manifest.groups:  # the files of rows name the model, too
             console.warn(
-                f"the rows of {name} have changed since it moved: what changed is in {place.before} now, and "
-                f"sentcli encode CORPUS -o {name} --update brings {name} up to date"
+                f"the rows of {self.title} have changed since it moved: what changed is in {place.before} now, and "
+                f"sentcli encode CORPUS -o {self.title} --update brings {self.title} up to date"
             )
         place.go_back()
-    console.note(f"{name} answers with {returned.origin.model} again; {place.before} has {left.origin.model}")
-    return {"output": name, "model": returned.origin.model, "rows": rows, "before": str(place.before)}
+        return {"rows": self.earlier.manifest.rows_total}
+
+    def let_go(self) -> dict[str, Any]:
+        """Delete the earlier directory, after looking whether all of the present one is there."""
+        place = self.place
+        path = place.before.path
+        if path.is_symlink():
+            raise InputError(f"{path} is a link to {path.resolve()}: delete what you do not need of both yourself")
+        place.before.check_replaceable()
+        _require_whole(place, self.present)
+        size = folder_bytes(path)
+        place.before.delete()
+        return {"bytes": size}
 
 
-def drop_before(name: str) -> dict[str, Any]:
-    """Delete what a directory was before it moved; see `moving.drop_before`."""
+@contextmanager
+def moved_directory(name: str) -> Iterator[MovedDirectory]:
+    """Hold a directory that has moved inside the block.
+
+    Raises:
+        InputError: if it is none, has not moved, or another process holds it.
+    """
     place = directory(name)
     with place.staging_held():
-        kept, dropped = _both(place)
-        before = place.before.path
-        if before.is_symlink():
-            raise InputError(f"{before} is a link to {before.resolve()}: delete what you do not need of both yourself")
-        place.before.check_replaceable()
-        _require_whole(place, kept)
-        size = sum(file.stat().st_size for file in before.rglob("*") if file.is_file())
-        place.before.delete()
-    console.note(f"{before} is deleted ({size / 1e6:,.1f} MB, {dropped.origin.model})")
-    return {"output": name, "model": kept.origin.model, "dropped": str(place.before), "bytes": size}
+        if not holds_manifest(place.before.names()):
+            raise InputError(f"{place} has not moved, or it was dropped: there is no {place.before}")
+        present = VectorDirectory.open(place.path, str(place))
+        earlier = VectorDirectory.open(Path(place.before.path), str(place.before))
+        yield MovedDirectory(name, place, present, earlier)
 
 
 def _require_whole(place: Folder, store: VectorDirectory) -> None:
@@ -226,11 +253,3 @@ def _require_whole(place: Folder, store: VectorDirectory) -> None:
         raise SentcliError(
             f"{'; '.join(problems)}: build the index of {place} again, by sentcli index with --overwrite"
         )
-
-
-def _both(place: Folder) -> tuple[VectorDirectory, VectorDirectory]:
-    """Return a directory and what it was before it moved."""
-    if not holds_manifest(place.before.names()):
-        raise InputError(f"{place} has not moved, or it was dropped: there is no {place.before}")
-    present = VectorDirectory.open(place.path, str(place))
-    return present, VectorDirectory.open(Path(place.before.path), str(place.before))

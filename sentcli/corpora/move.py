@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
@@ -234,16 +234,31 @@ class Move(ABC):
             )
 
 
-def check_back(name: str, models: tuple[str, str], asked: str | None) -> None:
-    """Refuse to go back to a model that a corpus neither has nor had.
+class Moved(Protocol):
+    """A corpus that has moved, and what it was before."""
 
-    Args:
-        name: of the corpus.
-        models: the one that it has, and the one that it had.
-        asked: the one that the user names, if any.
+    @property
+    def title(self) -> str:
+        """Its name."""
 
-    Raises:
-        InputError: if it is neither.
-    """
-    if asked is not None and asked not in models:
-        raise InputError(f"{name} goes back from {models[0]} to {models[1]}, and not to {asked}: leave -m out")
+    @property
+    def before(self) -> str:
+        """Where it is kept as it was."""
+
+    @property
+    def models(self) -> tuple[str, str]:
+        """The model that made its vectors, and the one that had made them before."""
+
+    def exchange(self) -> dict[str, Any]:
+        """Exchange it with what it was before, in one step, and return more for the JSON.
+
+        Raises:
+            InputError: if it cannot be.
+        """
+
+    def let_go(self) -> dict[str, Any]:
+        """Let go of what it was before, and return more for the JSON.
+
+        Raises:
+            InputError: if it cannot be.
+        """

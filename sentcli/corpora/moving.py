@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from sentcli.corpora import collection_move, directory_move
-from sentcli.corpora.collection_move import CollectionMove
-from sentcli.corpora.directory_move import DirectoryMove
-from sentcli.corpora.move import Move, MoveTarget
+from sentcli import console
+from sentcli.corpora.collection_move import CollectionMove, MovedCollection
+from sentcli.corpora.directory_move import DirectoryMove, moved_directory
+from sentcli.corpora.move import Move, Moved, MoveTarget
 from sentcli.corpora.opening import is_collection
+from sentcli.errors import InputError
 
 
 def open_move(name: str, collection: str | None, target: MoveTarget) -> Move:
@@ -41,9 +43,13 @@ def go_back(name: str, collection: str | None, model: str | None) -> dict[str, A
     Raises:
         InputError: if there is nothing to return to.
     """
-    if is_collection(name, collection):
-        return collection_move.go_back(name, collection, model)
-    return directory_move.go_back(name, model)
+    with _moved(name, collection) as moved:
+        left, returned = moved.models
+        if model not in (None, left, returned):
+            raise InputError(f"{moved.title} goes back from {left} to {returned}, and not to {model}: leave -m out")
+        facts = moved.exchange()
+    console.note(f"{moved.title} answers with {returned} again; {moved.before} has {left}")
+    return {"output": moved.title, "model": returned, **facts, "before": moved.before}
 
 
 def drop_before(name: str, collection: str | None) -> dict[str, Any]:
@@ -52,6 +58,19 @@ def drop_before(name: str, collection: str | None) -> dict[str, Any]:
     Raises:
         InputError: if there is nothing.
     """
+    with _moved(name, collection) as moved:
+        facts = moved.let_go()
+    now, before = moved.models
+    console.note(f"{moved.before} is dropped, whose vectors {before} had made")
+    return {"output": moved.title, "model": now, "dropped": moved.before, **facts}
+
+
+def _moved(name: str, collection: str | None) -> AbstractContextManager[Moved]:
+    """Open a corpus that has moved, and hold it as far as its place can.
+
+    Raises:
+        InputError: if there is none, it has not moved, or another process moves it.
+    """
     if is_collection(name, collection):
-        return collection_move.drop_before(name, collection)
-    return directory_move.drop_before(name)
+        return nullcontext(MovedCollection.open(name, collection))
+    return moved_directory(name)
