@@ -101,7 +101,7 @@ _SECRET_QUERY = re.compile(r"key|token|secret|sig|signature|credential|passw|aut
 """What the names of secrets in queries have."""
 _sent: set[str] = set()
 _sent_users: set[str] = set()
-"""Users with passwords as they stand in addresses, which are secrets however short they are."""
+"""Users with passwords, and short secrets of queries with their names, which are secrets however short they are."""
 
 
 def remember(secret: str) -> None:
@@ -128,6 +128,8 @@ def remember_secrets_in(address: str) -> None:
         if _SECRET_QUERY.search(name):
             remember(value)
             remember(unquote_plus(value))
+            if len(value) < SHORT:
+                _sent_users.add(f"{name}={value}")
 
 
 def without_secrets(text: str, *, of_host: bool = False) -> str:

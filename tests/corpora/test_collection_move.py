@@ -167,7 +167,7 @@ STEPS = {
     "milvus": ("milvus.store:MilvusStore.publish", "milvus.collection:MilvusCollection.promote"),
     "postgresql": (
         "postgres.store:PostgresStore.publish",
-        "postgres.store:PostgresStore._made",
+        "postgres.store:PostgresStore._make",
         "postgres.store:rename",
     ),
 }

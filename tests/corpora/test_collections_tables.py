@@ -27,6 +27,13 @@ def milvus(tmp_path_factory, soon_indexed):
     return (f"milvus:{tmp_path_factory.mktemp('milvus') / 'rows.db'}", "--collection", "rows")
 
 
+@pytest.fixture(scope="module")
+def postgres_place(postgres_server):
+    """The address of a table of PostgreSQL that is made anew for each table."""
+    _, address = postgres_server
+    return (address("postgres"), "--collection", "rows")
+
+
 def asked(invoke, corpus, *options):
     """Return the result of a command that asks a corpus, or what it says where it refuses."""
     done = invoke("retrieve", "--corpus", *corpus, "--json", "-", *options)
@@ -66,7 +73,7 @@ MARKS = {name: pytest.mark.slow if name in IN_CI else pytest.mark.deep for name 
 @pytest.mark.parametrize("writer", [pytest.param(name, marks=MARKS[name]) for name in WRITERS])
 @examples(8)
 @given(drawn=st.data())
-def test_all_places_have_the_same_rows(writer, drawn, milvus, tiny_bert, invoke):
+def test_all_places_have_the_same_rows(writer, drawn, milvus, postgres_place, tiny_bert, invoke):
     table = drawn.draw(written_tables(writer))
     with tempfile.TemporaryDirectory() as folder:
         path, ask = table.write(writer, folder)
@@ -78,7 +85,8 @@ def test_all_places_have_the_same_rows(writer, drawn, milvus, tiny_bert, invoke)
         lance = (f"lance:{folder}/tables",)
         invoke("index", path, "--to", *lance, *model, *nulls, check=0)
         invoke("index", directory, "--to", *milvus, "--overwrite", check=0)
-        places = {"directory": (directory,), "lance": lance, "milvus": milvus}
+        invoke("index", path, "--to", *postgres_place, *model, *nulls, "--overwrite", check=0)
+        places = {"directory": (directory,), "lance": lance, "milvus": milvus, "postgres": postgres_place}
         for condition in table.conditions:
             expected = ask(f"SELECT id FROM {{source}} WHERE {condition} ORDER BY id")
             answers = {
@@ -103,5 +111,6 @@ def test_all_places_have_the_same_rows(writer, drawn, milvus, tiny_bert, invoke)
         # the same file again, into the collection that was made of the directory and the other way round
         again = json.loads(invoke("index", path, "--to", *milvus, *model, *nulls, "--json", "-", check=0).stdout)
         assert again["results"]["unchanged"] == len(table.rows)
-        again = json.loads(invoke("index", directory, "--to", *lance, "--json", "-", check=0).stdout)
-        assert again["results"]["unchanged"] == len(table.rows)
+        for place in (lance, postgres_place):
+            again = json.loads(invoke("index", directory, "--to", *place, "--json", "-", check=0).stdout)
+            assert again["results"]["unchanged"] == len(table.rows)

@@ -21,12 +21,12 @@ required("psycopg", "psycopg", "postgres", "PostgreSQL")
 required("pgvector", "pgvector", "postgres", "PostgreSQL")
 
 import psycopg  # noqa: E402 - after the errors that say which extra is missing
-from pgvector import HalfVector  # noqa: E402
+from pgvector import HalfVector, Vector  # noqa: E402
 from pgvector.psycopg import register_vector  # noqa: E402
 from psycopg import Connection  # noqa: E402
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal  # noqa: E402
 
-__all__ = ["SQL", "Composable", "Composed", "Connection", "HalfVector", "Identifier", "Literal"]
+__all__ = ["SQL", "Composable", "Composed", "Connection", "HalfVector", "Identifier", "Literal", "Vector"]
 
 TABLE = "corpus"
 """The table that is meant if no other is named."""

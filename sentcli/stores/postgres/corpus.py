@@ -74,9 +74,10 @@ class PostgresCorpus(FoundByIds):
         values = [*map(self.collection.expression, names), self.collection.fields.place]
         with connect(self.collection.address) as connection:
             read = replace(self.collection, connection=connection)
-            for rows in read.scan(values, self.condition, f"ORDER BY {len(values)}"):
-                cells = list(zip(*rows, strict=True))[:-1]
-                arrays = [arrow_column(list(column), schema[name]) for name, column in zip(names, cells, strict=True)]
+            for *columns, _ in read.scan(values, self.condition, f"ORDER BY {len(values)}"):
+                arrays = []
+                for name, cells in zip(names, columns, strict=True):
+                    arrays.append(arrow_column(list(cells), schema[name]))
                 yield pa.table(arrays, names=list(names))
 
     def select(self, condition: Condition) -> PostgresCorpus:
@@ -87,8 +88,8 @@ class PostgresCorpus(FoundByIds):
         """Count the rows with each value of a column, the most frequent value first."""
         counts: Counter[Any] = Counter()
         value = self.collection.expression(column)
-        for rows in self.collection.scan([value, SQL("count(*)")], self.condition, "GROUP BY 1"):
-            counts.update(dict(rows))
+        for values, numbers in self.collection.scan([value, SQL("count(*)")], self.condition, "GROUP BY 1"):
+            counts |= Counter(dict(zip(values, numbers, strict=True)))
         return by_frequency(counts)
 
     def prepare(
@@ -106,16 +107,16 @@ class PostgresCorpus(FoundByIds):
         context = self.origin.context
         names = [TEXTS, *context_columns(context, self.schema)]
         values = [self.collection.fields.place, *map(self.collection.expression, [ID, *names])]
-        for rows in self.collection.scan(values, None, behind):
-            places, ids, *columns = zip(*rows, strict=True)
+        for places, ids, *columns in self.collection.scan(values, None, behind):
             cells = dict(zip(names, map(list, columns), strict=True))
-            yield np.array(places, np.int64), list(ids), with_contexts(context, cells)
+            texts = with_contexts(context, cells)
+            yield np.array(places, np.int64), list(ids), texts
 
     def chosen(self) -> Integers:
         """Return the places of the rows that meet the condition."""
         places = [np.empty(0, np.int64)]
-        for rows in self.collection.scan([self.collection.fields.place], self.condition):
-            places.append(np.array(rows, np.int64).reshape(-1))
+        for (part,) in self.collection.scan([self.collection.fields.place], self.condition):
+            places.append(np.array(part, np.int64))
         return np.concatenate(places)
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:

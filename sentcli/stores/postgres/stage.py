@@ -67,9 +67,11 @@ def append(
 
 def _check_rows(table: PostgresTable, block: Block, vectors: AnyVectors) -> None:
     """Refuse rows that PostgreSQL cannot hold; see `append`."""
-    for column, values in {ID: block.ids, TEXTS: block.texts, **block.columns}.items():
+    columns = {ID: block.ids, TEXTS: block.texts, **block.columns}
+    for column, values in columns.items():
         for key, value in zip(block.ids, values, strict=True):
-            if isinstance(value, str) and "\0" in value:
+            has_nul = isinstance(value, str) and "\0" in value
+            if has_nul:
                 raise InputError(f"the row {key!r:.60} has a NUL character in {column}, which PostgreSQL cannot hold")
     without = np.flatnonzero(~vectors.any(axis=1))
     if len(without) and table.record.similarity == "cosine":

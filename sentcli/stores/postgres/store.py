@@ -81,6 +81,8 @@ class Postgres:
             )
         with self._held() as connection:
             old = self._find(connection, self.place)
+            if keeps_before:
+                self._find(connection, self.place.beside(BEFORE))  # which is another program's or is let go
             of_table = record.of_collection()
             if old is not None and not overwrite:
                 of_table = old.record.takes(record, self.title)

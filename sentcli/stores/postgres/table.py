@@ -30,6 +30,7 @@ from sentcli.stores.postgres.client import (
     Identifier,
     Literal,
     TableName,
+    Vector,
     answering,
     batches,
     comment_of,
@@ -143,6 +144,11 @@ class PostgresTable:
         """The ids as texts."""
         return SQL("{}::text").format(self.fields.id)
 
+    @property
+    def full_vector(self) -> Composed:
+        """The vectors in single precision."""
+        return SQL("{}::vector").format(self.fields.vector)
+
     def expression(self, column: str) -> Composable:
         """Return the value of a column as the type that it has in the record."""
         if column == ID:
@@ -168,10 +174,14 @@ class PostgresTable:
         read = SQL("SELECT {} FROM {}{} ").format(SQL(", ").join(values), self.place.sql, where)
         return read + SQL(behind)
 
-    def scan(self, values: Sequence[Composable], condition: Composable | None, behind: str = "") -> Iterator[list[Any]]:
-        """Yield some values of all rows that meet a condition, many at a time."""
+    def scan(
+        self, values: Sequence[Composable], condition: Composable | None, behind: str = ""
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield some values of all rows that meet a condition, many at a time: of each value those of the rows."""
+        query = self.query(values, condition, behind)
         with answering(self.title):
-            yield from batches(self.connection, self.query(values, condition, behind))
+            for rows in batches(self.connection, query):
+                yield list(zip(*rows, strict=True))
 
     def count(self, condition: Composable | None = None) -> int:
         """Return the number of rows that meet a condition."""
@@ -181,8 +191,7 @@ class PostgresTable:
 
     def known_rows(self) -> Iterator[RowBatch]:
         """Yield the ids, the hashes and the places of all rows, some at a time."""
-        for rows in self.scan([self.id_text, Identifier(HASH), self.fields.place], None):
-            ids, hashes, places = zip(*rows, strict=True)
+        for ids, hashes, places in self.scan([self.id_text, Identifier(HASH), self.fields.place], None):
             yield RowBatch(ids, hashes, np.array(places, np.int64), ids)
 
     def with_ids(self, ids: Sequence[str]) -> Composed:
@@ -196,16 +205,16 @@ class PostgresTable:
         values = [self.expression(name) for name in (ID, TEXTS, *names)]
         documents = {}
         storable = [key for key in ids if "\0" not in key]
-        for rows in self.scan(values, self.with_ids(storable)):
-            for key, text, *cells in rows:
+        for columns in self.scan(values, self.with_ids(storable)):
+            for key, text, *cells in zip(*columns, strict=True):
                 documents[key] = Document(key, text, dict(zip(names, cells, strict=True)))
         return documents
 
     def vectors_of(self, ids: Sequence[str], key: Composable) -> dict[str, Vectors]:
         """Return the vectors ``[dim]`` of rows with some ids, by the values that these rows have of an expression."""
         found: dict[str, Vectors] = {}
-        for rows in self.scan([key, SQL("{}::vector").format(self.fields.vector)], self.with_ids(ids)):
-            found |= {name: vector.to_numpy() for name, vector in rows}
+        for names, vectors in self.scan([key, self.full_vector], self.with_ids(ids)):
+            found |= zip(names, map(Vector.to_numpy, vectors), strict=True)
         return found
 
     def present_effort(self) -> dict[str, int]:
@@ -218,10 +227,8 @@ class PostgresTable:
 
     def stream(self, condition: Composable | None, behind: str = "") -> Iterator[tuple[Integers, Vectors]]:
         """Yield the places ``[n]`` and the vectors ``[n, dim]`` of rows that meet a condition, many at a time."""
-        values = [self.fields.place, SQL("{}::vector").format(self.fields.vector)]
-        for rows in self.scan(values, condition, behind):
-            places, vectors = zip(*rows, strict=True)
-            yield np.array(places, np.int64), np.stack([vector.to_numpy() for vector in vectors])
+        for places, vectors in self.scan([self.fields.place, self.full_vector], condition, behind):
+            yield np.array(places, np.int64), np.stack(list(map(Vector.to_numpy, vectors)))
 
     def nearest(self, vectors: Vectors, k: int, rows: int, condition: Composable | None = None) -> list[FoundRows]:
         """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
@@ -276,8 +283,8 @@ class PostgresTable:
         best = top.best()
         hits = all_places[best.positions]
         keys: dict[int, str] = {}
-        for rows in self.scan([self.fields.place, self.id_text], self.at(np.unique(hits))):
-            keys |= dict(rows)
+        for at, ids in self.scan([self.fields.place, self.id_text], self.at(np.unique(hits))):
+            keys |= zip(at, ids, strict=True)
         found = []
         for of_query, scores in zip(hits, best.scores, strict=True):
             named = np.array([keys.get(place, "") for place in of_query.tolist()], object)
@@ -294,23 +301,22 @@ class PostgresTable:
         kind = SQL(self.fields.vector_type)
         asked = SQL("SELECT q.n, f.* FROM unnest(%s::vector[]::{}[]) WITH ORDINALITY AS q(v, n), LATERAL ({}) AS f")
         statement = asked.format(kind, SQL(without_parameters))
-        single = list(np.ascontiguousarray(vectors, np.float32))
+        queries = list(np.ascontiguousarray(vectors, np.float32))
         with answering(self.title), self.connection.transaction():
             for name, value in settings.items():
                 self.connection.execute(SQL("SET LOCAL {} = {}").format(SQL(name), Literal(value)))
-            rows = self.connection.execute(statement, [single], binary=True).fetchall()
-        lists: list[list[tuple[int, str, float]]] = [[] for _ in single]
-        for number, *hit in rows:
-            lists[number - 1].append((hit[0], hit[1], hit[2]))
-        return [self._ranked(hits) for hits in lists]
-
-    def _ranked(self, hits: Sequence[tuple[int, str, float]]) -> FoundRows:
-        """Return hits, given as places, ids and distances, in order."""
-        places = np.array([place for place, _, _ in hits], np.int64)
-        keys = np.array([key for _, key, _ in hits], object)
-        distances = np.array([distance for _, _, distance in hits], np.float64)
-        nearest = 1 - distances if self.record.similarity == "cosine" else -distances
-        return FoundRows.ranked(places, keys, nearest.astype(np.float32))
+            rows = self.connection.execute(statement, [queries], binary=True).fetchall()
+        hits = np.array(rows, object).reshape(-1, 4)
+        numbers = hits[:, 0].astype(np.int64)
+        scores = -hits[:, 3].astype(np.float64)
+        if self.record.similarity == "cosine":
+            scores += 1
+        found = []
+        for number in range(1, len(queries) + 1):
+            of_query = numbers == number
+            places = hits[of_query, 1].astype(np.int64)
+            found.append(FoundRows.ranked(places, hits[of_query, 2], scores[of_query].astype(np.float32)))
+        return found
 
     def with_record(self, **changes: Any) -> PostgresTable:
         """Write changes of the record into the comment, and return the table with them."""

@@ -74,7 +74,7 @@ def test_a_condition_means_the_same_in_postgresql_and_in_arrow(many, condition):
     parsed = parse_condition(condition, {"id": pa.string(), **types}, "c")
     met = set(np.array(table["id"].to_pylist())[parsed.matches(table)].tolist())
     written = collection.condition_of(parsed.tree)
-    found = [key for rows in collection.scan([collection.id_text], written) for (key,) in rows]
+    found = [key for (keys,) in collection.scan([collection.id_text], written) for key in keys]
     assert sorted(found) == sorted(met), written.as_string(collection.connection)
     assert collection.count(written) == len(met)
     assert set(VALUES) <= set(collection.record.columns)

@@ -206,7 +206,7 @@ def test_a_database_without_pgvector(invoke, write, corpus, tiny_bert, role, ask
     assert write(corpus, "-m", tiny_bert)["rows"] == len(ROWS), "who may make it makes it"
 
 
-def test_a_password_is_printed_nowhere(invoke, corpus, tiny_bert, role, postgres_server, ask, monkeypatch):
+def test_a_password_is_printed_nowhere(invoke, corpus, tiny_bert, role, postgres, postgres_server, ask, monkeypatch):
     connection, _ = postgres_server
     hba = Path(connection.execute("SHOW hba_file").fetchone()[0])
     before = hba.read_text()
@@ -229,9 +229,12 @@ def test_a_password_is_printed_nowhere(invoke, corpus, tiny_bert, role, postgres
         monkeypatch.setenv("PGPASSWORD", "a-secret-word")
         invoke("retrieve", "--corpus", role, "--count-by", "id", check=0)
         monkeypatch.delenv("PGPASSWORD")
-        query = f"{role}&password=a-secret-word"
-        done = invoke("index", corpus, "-m", tiny_bert, "--to", query, "--json", "-", check=0)
-        assert "a-secret-word" not in done.stdout + done.stderr
+        for password, code in (("a-secret-word", 0), ("abc", 2)):
+            query = f"{role}&password={password}"
+            done = invoke("index", corpus, "-m", tiny_bert, "--to", query, "--json", "-", check=code)
+            assert f"password={password}" not in done.stdout + done.stderr
+        done = invoke("index", corpus, "-m", tiny_bert, "--to", f"{postgres}&password=abc", "--json", "-", check=0)
+        assert "password=abc" not in done.stdout + done.stderr, "where no password is asked for"
     finally:
         hba.write_text(before)
         connection.execute("SELECT pg_reload_conf()")
@@ -303,3 +306,11 @@ def test_ids_may_hold_any_sign(write, find, tiny_bert, tmp_path):
     rows_of(path, [{"id": key, "text": f"the cat {i}"} for i, key in enumerate(keys[4:])])
     pruned = write(path, "-m", tiny_bert, "--prune")
     assert (pruned["deleted"], pruned["rows"]) == (4, len(keys) - 4)
+
+
+def test_a_table_before_of_another_program_is_left_alone(invoke, write, corpus, tiny_bert, tiny_roberta, ask, postgres):
+    write(corpus, "-m", tiny_bert)
+    ask("CREATE TABLE corpus__before AS SELECT 1 AS n")
+    said = invoke("migrate", postgres, "-m", tiny_roberta, "--anyway", check=2).stderr
+    assert "not made by sentcli" in said
+    assert ask("SELECT n FROM corpus__before") == [(1,)]
