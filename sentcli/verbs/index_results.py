@@ -94,7 +94,9 @@ def check_collection(
         facts = environment("cpu", "fp32")
         begun = Record("index", model or "", {"check": True, "target": target}, results, facts)
         made_by, problem = check_model(corpus, model, load, doc_prompt)
-        record = replace(begun, model=made_by, results={**results, "vectors_of": made_by or None}, seconds=clock.seconds)
+        record = replace(
+            begun, model=made_by, results={**results, "vectors_of": made_by or None}, seconds=clock.seconds
+        )
         if problem is not None:
             unlike = replace(begun, seconds=clock.seconds)
             raise failed(Result.of(unlike, tables), problem)
