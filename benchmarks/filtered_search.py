@@ -19,14 +19,14 @@ from common import machine, seconds
 
 from sentcli.io.blocks import Block
 from sentcli.search import searcher
+from sentcli.search.condition_reader import parse_condition
+from sentcli.search.options import DatabaseOptions
 from sentcli.stores.lance import filter as lance_filter
+from sentcli.stores.lance.store import Lance
 from sentcli.stores.milvus import client as milvus_client
 from sentcli.stores.milvus import collection as milvus
-from sentcli.stores.record import Record, fields_of
-from sentcli.search.condition_reader import parse_condition
-from sentcli.stores.lance.store import Lance
 from sentcli.stores.milvus.rows import filter_of
-from sentcli.search.options import DatabaseOptions
+from sentcli.stores.record import Record, fields_of
 from sentcli.stores.row_places import Places, hashes_of
 
 QUERIES, K, RUNS, CENTRES = 20, 10, 5, 1000

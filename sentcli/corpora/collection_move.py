@@ -16,10 +16,10 @@ from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
 from sentcli.corpora.opening import open_corpus
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.stores.record import Record, fields_of
 from sentcli.search.corpus_documents import CorpusDocuments
 from sentcli.search.options import CorpusOptions, DatabaseOptions, IndexOptions, SearchOptions
 from sentcli.search.provenance import Provenance
+from sentcli.stores.record import Record, fields_of
 from sentcli.stores.store import CollectionCorpus, Database
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sentcli.bulk.options import PassageOptions, TextOptions
     from sentcli.compression import Compression
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.stores.record import Record
     from sentcli.search.options import IndexOptions
-    from sentcli.stores.row_places import Places
     from sentcli.search.stored_vectors import StoredVectors
+    from sentcli.stores.record import Record
+    from sentcli.stores.row_places import Places
 
 SENT_ROWS = 1024
 """The rows that are encoded and then sent, which an interruption may lose."""

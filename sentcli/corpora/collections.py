@@ -17,10 +17,10 @@ from sentcli.corpora.opening import SCHEME
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.stores.record import Record, fitted, row_hashes
-from sentcli.stores.known_rows import text_of
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions, IndexOptions
+from sentcli.stores.known_rows import text_of
+from sentcli.stores.record import Record, fitted, row_hashes
 from sentcli.stores.row_places import Places
 from sentcli.stores.store import DATABASES, Database, RowsThere, RowStore
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sentcli.stores.record import TEXT_DIGITS
 from sentcli.search.neighbours import Integers, Mask
+from sentcli.stores.record import TEXT_DIGITS
 from sentcli.stores.row_places import Places, hashes_of
 
 

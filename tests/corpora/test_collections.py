@@ -182,8 +182,8 @@ def contents(to):
 
         table = lancedb.connect(to[1].removeprefix("lance:")).open_table("corpus")
         return json.loads(table.schema.field("embedding").metadata[b"sentcli"]), table.to_arrow().to_pylist()
-    from sentcli.stores.milvus.collection import MilvusCollection
     from sentcli.stores.milvus.client import connect
+    from sentcli.stores.milvus.collection import MilvusCollection
 
     with connect(to[1]) as client:
         record = json.loads(client.describe_collection("rows")["properties"]["sentcli"])

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.stores.record import Record
 from sentcli.search.provenance import Provenance
+from sentcli.stores.record import Record
 from tests.faults.leaves import KINDS, changed, places
 
 RECORD = Record(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentcli.io.column_types import TEXT
-from sentcli.stores.record import ID
 from sentcli.search.conditions import All, Either, Test, Tree
+from sentcli.stores.record import ID
 
 
 def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:

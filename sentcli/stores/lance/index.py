@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sentcli.search import ann
-from sentcli.stores.record import Record
 from sentcli.stores.lance.client import library
+from sentcli.stores.record import Record
 
 INDEX_TYPES = {"flat": None, "hnsw": "HnswFlat", "ivf": "IvfFlat", "ivfpq": "IvfPq", "sq8": "IvfSq"}
 """The names that LanceDB gives the settings of its indexes."""

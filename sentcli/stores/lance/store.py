@@ -25,9 +25,10 @@ from sentcli.bounds import one_of
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import locked
 from sentcli.io.blocks import Block
-from sentcli.stores.record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, Record
+from sentcli.search.neighbours import AnyVectors, Integers
+from sentcli.search.options import DatabaseOptions
+from sentcli.search.recall import IndexedSearch
 from sentcli.stores.known_rows import KnownRows, pair_hashes, text_of, within
-from sentcli.stores.lance.table import REQUEST_ROWS, LanceCollection, schema_of
 from sentcli.stores.lance.client import (
     NEXT,
     TABLE,
@@ -42,10 +43,9 @@ from sentcli.stores.lance.client import (
 from sentcli.stores.lance.corpus import LanceSearch, LanceVectors
 from sentcli.stores.lance.filter import with_ids
 from sentcli.stores.lance.index import INDEX_TYPES, index_of
+from sentcli.stores.lance.table import REQUEST_ROWS, LanceCollection, schema_of
 from sentcli.stores.lance.waiting import WaitingRows
-from sentcli.search.neighbours import AnyVectors, Integers
-from sentcli.search.options import DatabaseOptions
-from sentcli.search.recall import IndexedSearch
+from sentcli.stores.record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, Record
 from sentcli.stores.row_places import Places, arranged
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ import numpy as np
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import types
 from sentcli.search.ann import RESCORED
-from sentcli.stores.collection_corpus import FoundRows, best_found
-from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows, without_place
 from sentcli.search.exact import Vectors
-from sentcli.stores.known_rows import RowBatch
-from sentcli.stores.lance.client import chosen_table, connect, opened_table, reading, table_names, writing
-from sentcli.stores.lance.filter import with_ids
 from sentcli.search.neighbours import Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
+from sentcli.stores.collection_corpus import FoundRows, best_found
+from sentcli.stores.known_rows import RowBatch
+from sentcli.stores.lance.client import chosen_table, connect, opened_table, reading, table_names, writing
+from sentcli.stores.lance.filter import with_ids
+from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows, without_place
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,11 +10,11 @@ import numpy as np
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.writers import arrow_column
-from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record
-from sentcli.stores.known_rows import KnownRows, pair_hashes, within
-from sentcli.stores.lance.table import LanceCollection, schema_of
-from sentcli.stores.lance.client import NEXT, all_tables, reading, writing
 from sentcli.search.neighbours import AnyVectors, Integers
+from sentcli.stores.known_rows import KnownRows, pair_hashes, within
+from sentcli.stores.lance.client import NEXT, all_tables, reading, writing
+from sentcli.stores.lance.table import LanceCollection, schema_of
+from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record
 from sentcli.stores.row_places import Places
 
 if TYPE_CHECKING:

@@ -20,7 +20,15 @@ import numpy as np
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
+from sentcli.search.exact import Vectors
+from sentcli.search.neighbours import AnyVectors, Integers
+from sentcli.search.provenance import Provenance
+from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import FoundRows, best_found
+from sentcli.stores.known_rows import RowBatch
+from sentcli.stores.milvus.client import answering, clear_half_made, is_file
+from sentcli.stores.milvus.rows import after_id, shortened, stored_value, value_of, with_ids
+from sentcli.stores.milvus.schema import field_of, indexes_of, schema_of
 from sentcli.stores.record import (
     FIRST_FORMAT,
     HASH,
@@ -32,14 +40,6 @@ from sentcli.stores.record import (
     texts_of_rows,
     without_place,
 )
-from sentcli.search.exact import Vectors
-from sentcli.stores.known_rows import RowBatch
-from sentcli.stores.milvus.client import answering, clear_half_made, is_file
-from sentcli.stores.milvus.rows import after_id, shortened, stored_value, value_of, with_ids
-from sentcli.stores.milvus.schema import field_of, indexes_of, schema_of
-from sentcli.search.neighbours import AnyVectors, Integers
-from sentcli.search.provenance import Provenance
-from sentcli.search.rows import Document, by_frequency
 
 NEXT = "_sentcli_next"
 OLD = "_sentcli_old"

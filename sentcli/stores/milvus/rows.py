@@ -11,8 +11,8 @@ from typing import Any
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import text_cell
-from sentcli.stores.record import ID, TEXTS
 from sentcli.search.conditions import All, Test, Tree
+from sentcli.stores.record import ID, TEXTS
 
 MOST_TEXT_BYTES = 65_535
 """The most bytes of a text in Milvus."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
-from sentcli.stores.record import HASH, ID, ORDER, TEXT_DIGITS, TEXTS, VECTORS, Record
 from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
+from sentcli.stores.record import HASH, ID, ORDER, TEXT_DIGITS, TEXTS, VECTORS, Record
 
 INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
 """The indexes of Milvus for the kinds of `index --type`."""

@@ -13,16 +13,16 @@ import numpy as np
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.stores.record import FIRST_FORMAT, HASH, ID, VECTORS, Record
-from sentcli.stores.known_rows import KnownRows, text_of
-from sentcli.stores.milvus.collection import BEFORE, NEXT, MilvusCollection
-from sentcli.stores.milvus.client import SCHEME, answering, connect, is_file, require_room_in
-from sentcli.stores.milvus.corpus import CollectionSearch, CollectionVectors
-from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
-from sentcli.stores.milvus.schema import INDEX_TYPES, NOT_IN_A_FILE
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
+from sentcli.stores.known_rows import KnownRows, text_of
+from sentcli.stores.milvus.client import SCHEME, answering, connect, is_file, require_room_in
+from sentcli.stores.milvus.collection import BEFORE, NEXT, MilvusCollection
+from sentcli.stores.milvus.corpus import CollectionSearch, CollectionVectors
+from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
+from sentcli.stores.milvus.schema import INDEX_TYPES, NOT_IN_A_FILE
+from sentcli.stores.record import FIRST_FORMAT, HASH, ID, VECTORS, Record
 from sentcli.stores.row_places import EMPTY, Places, arranged
 
 

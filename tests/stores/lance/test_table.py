@@ -21,10 +21,10 @@ pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 import lancedb
 
 from sentcli.io.writers import arrow_column
-from sentcli.stores.record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
-from sentcli.stores.lance.table import LanceCollection, schema_of
 from sentcli.stores.lance.filter import filter_of
+from sentcli.stores.lance.table import LanceCollection, schema_of
+from sentcli.stores.record import Record, fields_of
 from tests.examples import examples
 from tests.tolerance import Near
 

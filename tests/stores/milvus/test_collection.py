@@ -23,11 +23,11 @@ pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[m
 pytest.importorskip("milvus_lite.adapter.grpc.server", reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 from sentcli.io.blocks import Block
+from sentcli.search.condition_reader import parse_condition
 from sentcli.stores.milvus import client as milvus_client
 from sentcli.stores.milvus import collection as milvus
-from sentcli.stores.record import Record, fields_of
-from sentcli.search.condition_reader import parse_condition
 from sentcli.stores.milvus.rows import filter_of
+from sentcli.stores.record import Record, fields_of
 from tests.examples import examples
 from tests.tolerance import rounding
 
