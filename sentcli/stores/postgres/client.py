@@ -83,7 +83,9 @@ class TableName(NamedTuple):
     def __str__(self) -> str:
         parts = []
         for part in filter(None, self):
-            parts.append(f'"{part}"' if "." in part else part)
+            if "." in part:
+                part = f'"{part}"'
+            parts.append(part)
         return ".".join(parts)
 
 

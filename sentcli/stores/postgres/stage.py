@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -28,15 +29,17 @@ def types_of(table: PostgresTable) -> dict[str, str]:
 def create(table: PostgresTable) -> None:
     """Make a table with its record, as yet without a key."""
     columns: list[Composable] = []
-    for number, (name, kind) in enumerate(types_of(table).items()):
-        is_filled = number < FILLED
-        columns.append(SQL("{} {}{}").format(Identifier(name), SQL(kind), SQL(" NOT NULL" if is_filled else "")))
+    for name, kind in types_of(table).items():
+        column = "{} {}"
+        if name in FILLED:
+            column += " NOT NULL"
+        columns.append(SQL(column).format(Identifier(name), SQL(kind)))
     table.execute("CREATE TABLE {} ({})", SQL(", ").join(columns))
     table.with_record()
 
 
-FILLED = 5
-"""How many of the first fields have a value in each row."""
+FILLED = (ID, TEXTS, VECTORS, HASH, ORDER)
+"""The fields that have a value in each row."""
 
 
 def append(
@@ -53,10 +56,14 @@ def append(
     for name, (_, kind) in table.record.columns.items():
         values = block.columns[name]
         if kind == "float":  # NaN is a missing value
-            values = [None if value != value else value for value in values]
+            numbers = np.array(values, object)
+            numbers[numbers != numbers] = None
+            values = numbers.tolist()
         cells.append(values)
     types = types_of(table)
-    dumped = list(wide) if table.fields.vector_type == "vector" else list(map(HalfVector, wide))
+    dumped: list[Any] = list(wide)
+    if table.fields.vector_type == "halfvec":
+        dumped = list(map(HalfVector, wide))
     copied = SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)")
     statement = copied.format(table.place.sql, SQL(", ").join(map(Identifier, types)))
     with answering(table.title), table.connection.cursor().copy(statement) as copy:

@@ -182,7 +182,9 @@ class PostgresStore:
         self.kept = None if overwrite else old
         """The table whose rows stay, if there is one."""
         self.table = PostgresTable(connection, database.address, database.place, record, Fields.of(record))
-        self.there = KnownRows([] if self.kept is None else self.kept.known_rows())
+        self.there = KnownRows([])
+        if self.kept is not None:
+            self.there = KnownRows(self.kept.known_rows())
         self.changed: list[Integers] = []
         """The `pair_hashes` of rows that are not in the table."""
         self.new_rows = 0
@@ -271,9 +273,11 @@ class PostgresStore:
         self._build_index(self.stage)
         if self.old is not None:
             self._grant(self.old)
-            drop(connection, place.beside(BEFORE) if self.keeps_before else place)
             if self.keeps_before:
+                drop(connection, place.beside(BEFORE))
                 rename(connection, place, place.name + BEFORE)
+            else:
+                drop(connection, place)
         rename(connection, self.stage.place, place.name)
 
     def _grant(self, old: PostgresTable) -> None:
@@ -308,7 +312,9 @@ class PostgresStore:
         with console.working(f"indexing ({record.kind})") as step:
             rows = table.count()
             step(f"{rows:,} rows")
-            settings = "m = 16, ef_construction = 200" if record.kind == "hnsw" else f"lists = {clusters_of(rows)}"
+            settings = f"lists = {clusters_of(rows)}"
+            if record.kind == "hnsw":
+                settings = "m = 16, ef_construction = 200"
             operators = f"{table.fields.vector_type}_{OPERATOR_CLASSES[record.similarity]}"
             table.execute(f"CREATE INDEX ON {{}} USING {method} ({VECTORS} {operators}) WITH ({settings})")
 

@@ -170,8 +170,9 @@ class PostgresTable:
     def query(self, values: Sequence[Composable], condition: Composable | None, behind: str = "") -> Composed:
         """Return the statement that reads some values of all rows that meet a condition."""
         conditions = [part for part in (self.fields.filled, condition) if part is not None]
-        where = SQL(" WHERE {}").format(SQL(" AND ").join(conditions)) if conditions else SQL("")
-        read = SQL("SELECT {} FROM {}{} ").format(SQL(", ").join(values), self.place.sql, where)
+        read = SQL("SELECT {} FROM {} ").format(SQL(", ").join(values), self.place.sql)
+        if conditions:
+            read += SQL("WHERE {} ").format(SQL(" AND ").join(conditions))
         return read + SQL(behind)
 
     def scan(
@@ -266,8 +267,9 @@ class PostgresTable:
         settings: dict[str, Any] = {f"{METHODS[kind]}.iterative_scan": ITERATIVE[kind]}
         effort = self.record.efforts.get(EFFORT[kind])
         if effort is not None:
-            least = count if kind == "hnsw" else 1  # a graph finds at first no more rows than it looks at
-            settings[SETTINGS[kind]] = min(max(effort, least), MOST_EFFORT[kind])
+            if kind == "hnsw":
+                effort = max(effort, count)  # a graph finds at first no more rows than it looks at
+            settings[SETTINGS[kind]] = min(effort, MOST_EFFORT[kind])
         return settings
 
     def _exact(self, vectors: Vectors, condition: Composable | None, count: int) -> list[FoundRows]:
