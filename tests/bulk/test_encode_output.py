@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -131,3 +132,14 @@ def test_a_setting_of_another_version_that_was_not_used_is_no_difference(encode,
     (out / "vectors-00001.npy").unlink()
     encode(source, "-o", out, "--shard-rows", 10, "--resume")
     assert contents(out) == whole
+
+
+@pytest.mark.parametrize("name", ["vectors", "vectors.npy"])
+def test_no_room_for_the_vectors_is_found_before_they_are_made(name, tiny_bert, tmp_path, invoke, monkeypatch):
+    (tmp_path / "rows.txt").write_text("".join(f"the cat {number}\n" for number in range(50)))
+    encode = ("encode", tmp_path / "rows.txt", "-m", tiny_bert, "-o")
+    size = 50 * 32 * 4
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=size - 1))
+    assert "MB" in invoke(*encode, tmp_path / f"none-{name}", check=1).stderr
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=size))
+    invoke(*encode, tmp_path / name, check=0)
