@@ -189,7 +189,7 @@ class FoundByIds(OfCollection):
 
     collection: Any
     condition: Any = None
-    """What rows have to meet, as the database takes it; None stands for all rows."""
+    """What rows have to meet, as the database takes it; None or nothing in it stands for all rows."""
     ids: dict[int, str] = field(default_factory=dict)
     """The id of each row that was found, by its position."""
     words: CollectionWords | None = None
@@ -239,7 +239,7 @@ class FoundByIds(OfCollection):
         """Return the best rows of each query by BM25."""
         assert self.words is not None
         chosen = None
-        if self.condition is not None:
+        if self.condition:
             chosen = self.chosen()
         return self.remembered(self.words.search(queries, k, chosen))
 

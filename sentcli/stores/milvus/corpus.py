@@ -19,14 +19,11 @@ from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
-from sentcli.search.rows import Document
 from sentcli.stores.collection_corpus import (
-    CollectionWords,
+    FoundByIds,
     FoundRows,
     MeasuredCollection,
-    OfCollection,
     fitted,
-    protocol_of,
     refuse_options_of_files,
     side_by_side,
 )
@@ -38,19 +35,14 @@ from sentcli.stores.record import ID, TEXTS, VECTORS, texts_of_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
-
 
 @dataclass(frozen=True)
-class MilvusCorpus(OfCollection):
+class MilvusCorpus(FoundByIds):
     """The rows of a collection that meet a condition; see `corpus.Corpus`."""
 
     collection: MilvusCollection
     condition: str = ""
     """A filter of Milvus; empty stands for all rows."""
-    ids: dict[int, str] = field(default_factory=dict)
-    """The id of each row that was found, by its position."""
-    words: CollectionWords | None = None
     max_top_k: int = 16_384
     """Milvus returns at most so many hits for a query."""
 
@@ -109,36 +101,7 @@ class MilvusCorpus(OfCollection):
         """Count the rows with each value of a column, the most frequent value first."""
         return self.collection.counted(column, self.condition)
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return rows by their ids, of those that are there."""
-        return self.collection.documents(ids)
-
-    def take(self, positions: Sequence[int]) -> dict[int, Document]:
-        """Return rows by their positions, of those that are still there."""
-        ids = [self.ids[position] for position in positions]
-        documents = self.documents(ids)
-        by_position = {}
-        for position, key in zip(positions, ids, strict=True):
-            if key in documents:
-                by_position[position] = documents[key]
-        return by_position
-
-    def prepare(
-        self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
-    ) -> tuple[MilvusCorpus, dict[str, Any]]:
-        """Compare the encoder with the vectors; see `corpus.Corpus.prepare`."""
-        record = self.collection.record
-        protocol: dict[str, Any] = {}
-        prepared = self
-        if search.by_words:
-            words = CollectionWords.of(self._texts(), search.language or record.language)
-            prepared = replace(self, words=words)
-            protocol["bm25"] = words.bm25.protocol()
-        if encoder is not None:
-            protocol |= protocol_of(record, self.origin, search, encoder)
-        return prepared, protocol
-
-    def _texts(self) -> Iterator[tuple[Integers, list[str], list[str]]]:
+    def encoded(self) -> Iterator[tuple[Integers, list[str], list[str]]]:
         """Yield the places, the ids and what was encoded of all rows, some at a time."""
         collection = self.collection
         context = self.origin.context
@@ -158,25 +121,14 @@ class MilvusCorpus(OfCollection):
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        return self._remembered(self.collection.nearest(fitted(vectors, self.origin), k, self.condition))
+        return self.remembered(self.collection.nearest(fitted(vectors, self.origin), k, self.condition))
 
-    def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
-        """Return the best rows of each query by BM25."""
-        assert self.words is not None
-        collection = self.collection
-        chosen = None
-        if self.condition:
-            places: list[int] = []
-            for batch in collection.rows(collection.place_fields, self.condition):
-                places += map(collection.place_of, batch)
-            chosen = np.array(places, np.int64)
-        return self._remembered(self.words.search(queries, k, chosen))
-
-    def _remembered(self, found: Sequence[FoundRows]) -> Neighbours:
-        """Return hits by position, and remember the ids of their rows for `take`."""
-        for hits in found:
-            self.ids.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
-        return side_by_side(found)
+    def chosen(self) -> Integers:
+        """Return the places of the rows that meet the condition."""
+        places: list[int] = []
+        for batch in self.collection.rows(self.collection.place_fields, self.condition):
+            places += map(self.collection.place_of, batch)
+        return np.array(places, np.int64)
 
 
 @dataclass(frozen=True)
