@@ -509,7 +509,7 @@ def retrieve(
     Args:
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
         corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of LanceDB, Milvus or PostgreSQL.
-        collection: The collection of --corpus lance:PLACE or milvus:URI, or the [SCHEMA.]TABLE of postgresql://USER@HOST/DB.
+        collection: The collection, or [SCHEMA.]TABLE, of a database.
         at: Search the rows that a collection of lance: had in this version, which index --to tells.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
         like: The id of a row whose nearest other rows are wanted; may be given several times.
@@ -640,8 +640,8 @@ def index(
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone. With --to: delete what INPUT has no more, as with --prune.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
-        to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md); postgresql://USER@HOST/DB, with pgvector (docs/postgres.md). Rows that are there and have not changed are left alone.
-        collection: The name of the collection; of lance: and postgresql: by default corpus. With --check, the one that is checked.
+        to: Write into a database instead: lance:FOLDER or lance:s3://BUCKET/FOLDER (docs/lance.md), milvus:FILE or milvus:URL (docs/milvus.md), postgresql://USER@HOST/DB (docs/postgres.md). Rows that are there and have not changed are left alone.
+        collection: The name of the collection, of lance: and postgresql: by default corpus; also with --check.
         prune: Delete rows of the collection that are not in INPUT.
         compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older than --keep-days, which --at then finds no more.
         keep_days: With --compact: the days that versions are kept; 0 removes all but the newest.

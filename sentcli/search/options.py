@@ -115,8 +115,7 @@ class CorpusOptions:
     Attributes:
         corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors,
             npy; or a collection of LanceDB, Milvus or PostgreSQL.
-        collection: The collection of --corpus lance:PLACE or milvus:URI, or the [SCHEMA.]TABLE of
-            postgresql://USER@HOST/DB.
+        collection: The collection, or [SCHEMA.]TABLE, of a database.
         at: Search the rows that a collection of lance: had in this version, which index --to tells.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked
             for.
@@ -208,12 +207,10 @@ class DatabaseOptions:
     """A collection of a database that the corpus is written into.
 
     Attributes:
-        to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews
-            (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530
-            (docs/milvus.md); postgresql://USER@HOST/DB, with pgvector (docs/postgres.md). Rows that are there and have
-            not changed are left alone.
-        collection: The name of the collection; of lance: and postgresql: by default corpus. With --check, the one that
-            is checked.
+        to: Write into a database instead: lance:FOLDER or lance:s3://BUCKET/FOLDER (docs/lance.md), milvus:FILE or
+            milvus:URL (docs/milvus.md), postgresql://USER@HOST/DB (docs/postgres.md). Rows that are there and have not
+            changed are left alone.
+        collection: The name of the collection, of lance: and postgresql: by default corpus; also with --check.
         prune: Delete rows of the collection that are not in INPUT.
         compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older
             than --keep-days, which --at then finds no more.
@@ -223,7 +220,7 @@ class DatabaseOptions:
     to: Annotated[
         str | None,
         Flag(
-            metavar="lance:PLACE|milvus:URI|postgresql:URI",
+            metavar="ADDRESS",
             excludes="set queries file_rows output query_prompt append check ray",
         ),
     ] = None
