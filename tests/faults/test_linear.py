@@ -144,9 +144,11 @@ def test_time_grows_with_the_length_of_a_foreign_text(name):
         shorter = seconds(reader, shape(10_000))
         if shorter > NOTICEABLE:
             most = max(MOST_TIMES * shorter, 0.5)
-            longer = seconds(reader, shape(100_000))
-            if longer >= most:  # what else the machine does may have cost time
+            longer = most
+            for _ in range(5):  # what else the machine does may have cost time
                 longer = min(longer, seconds(reader, shape(100_000)))
+                if longer < most:
+                    break
             assert longer < most, (shape(20), shorter, longer)
 
 
