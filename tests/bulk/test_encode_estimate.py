@@ -52,7 +52,7 @@ def test_a_small_corpus_is_measured_whole(tmp_path, tiny_bert, invoke):
     assert (results["rows"], results["distinct"]) == (3, 2)
     (entry,) = results["models"]
     assert entry["tokens_per_text"] == tokens.mean() and entry["precision"] == "fp32"
-    assert entry["bytes"] == 3 * 32 * 4
+    assert entry["bytes"] == 3 * 32 * 4 and results["duplicates"] == 1
     (tmp_path / "null.jsonl").write_text('{"text": null}\n')
     null = ["encode", tmp_path / "null.jsonl", "--on-null", "skip", "--estimate", "-m", tiny_bert]
     assert "no row has a text" in invoke(*null, check=2).stderr

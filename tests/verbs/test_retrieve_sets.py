@@ -264,7 +264,7 @@ def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
 
 @pytest.mark.slow
 def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_roberta, monkeypatch):
-    from sentcli.evaluation import evaluated
+    from sentcli.stores import cached_encoder
     from sentcli.model.encoding import LoadedModel
 
     encoded = []
@@ -286,8 +286,8 @@ def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_rob
     assert fused[0]["cached"] == ["kept"] and "cached" not in fused[1]
     assert fused[0]["results"] == first["results"]
     loaded = []
-    load = evaluated.load_encoder
-    monkeypatch.setattr(evaluated, "load_encoder", lambda *a, **k: loaded.append(a) or load(*a, **k))
+    load = cached_encoder.load_encoder
+    monkeypatch.setattr(cached_encoder, "load_encoder", lambda *a, **k: loaded.append(a) or load(*a, **k))
     again = retrieve(*call, "--search", "dense,rrf")
     assert loaded == [] and again[1]["results"] == fused[1]["results"]
     assert again[0]["protocol"] == first["protocol"]
