@@ -264,8 +264,8 @@ def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
 
 @pytest.mark.slow
 def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_roberta, monkeypatch):
-    from sentcli.stores import cached_encoder
     from sentcli.model.encoding import LoadedModel
+    from sentcli.stores import cached_encoder
 
     encoded = []
     original = LoadedModel.encode
