@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -117,21 +117,17 @@ class StoredTexts:
         if self.tokenizer is None:
             yield from encoded
             return
-        last: tuple[Block, Vectors, Counts] | None = None
-        counting: _ShardTokens | None = None
-        for following in encoded:
-            block = following[0]
-            if last is not None and counting is not None:
-                if last[0].shard == block.shard:
+        for number, of_shard in groupby(encoded, lambda one: one[0].shard):
+            counting = _ShardTokens(self, number)
+            last: tuple[Block, Vectors, Counts] | None = None
+            for following in of_shard:
+                if last is not None:
                     yield last
-                else:
-                    yield counting.added_to(last)
-                    counting = None
-            counting = counting or _ShardTokens(self, block.shard)
-            counting.add(block)
-            last = following
-        if last is not None and counting is not None:
-            yield counting.added_to(last)
+                counting.add(following[0])
+                last = following
+            assert last is not None  # a group has an element
+            block, vectors, counts = last
+            yield block, vectors, replace(counts, tokens=counts.tokens + counting.total())
 
     def _tokens(self, texts: Sequence[str]) -> Tokens:
         """Return the tokens of texts, as the model would run them."""
@@ -238,11 +234,15 @@ class _ShardTokens:
 
     def __init__(self, stored: StoredTexts, number: int) -> None:
         self.stored = stored
-        self.shards = stored.manifest.shards[number : number + 1]
-        none = np.empty(0, np.uint64)
-        self.there, self.rows = none, np.empty(0, np.int64)
-        for shard in self.shards:
-            of_shard = stored.digests[shard.first_row : shard.first_row + shard.count, 0]
+        self.there: Hashes = np.empty(0, np.uint64)
+        """The digests of the texts of the same shard of the directory, rising."""
+        self.rows = np.empty(0, np.int64)
+        """A row of the shard with each of them."""
+        self.shard: Shard | None = None
+        if number < len(stored.manifest.shards):
+            self.shard = stored.manifest.shards[number]
+            first = self.shard.first_row
+            of_shard = stored.digests[first : first + self.shard.count, 0]
             self.there, self.rows = np.unique(of_shard, return_index=True)
         self.is_kept = np.zeros(len(self.there), np.bool_)
         self.come: set[int] = set()
@@ -266,24 +266,21 @@ class _ShardTokens:
         self.come |= come.keys()
         self.tokens += self.stored.count_tokens(list(come.values()))
 
-    def added_to(self, last: tuple[Block, Vectors, Counts]) -> tuple[Block, Vectors, Counts]:
-        """Return the last block of the shard with the tokens of all blocks in its counts."""
-        block, vectors, counts = last
-        tokens = self.tokens
-        for shard in self.shards:
-            is_fewer = self.is_kept.sum() * 2 < len(self.is_kept)
-            if is_fewer:
-                tokens += self.stored.count_tokens(self._texts(self.rows[self.is_kept]))
-            else:
-                tokens += shard.tokens - self.stored.count_tokens(self._texts(self.rows[~self.is_kept]))
-        return block, vectors, replace(counts, tokens=counts.tokens + tokens)
+    def total(self) -> int:
+        """Return how many tokens all known texts of the blocks have, of which each counts once."""
+        if self.shard is None:
+            return self.tokens
+        most_are_gone = self.is_kept.sum() * 2 < len(self.is_kept)
+        if most_are_gone:
+            return self.tokens + self._count(self.shard, self.rows[self.is_kept])
+        return self.tokens + self.shard.tokens - self._count(self.shard, self.rows[~self.is_kept])
 
-    def _texts(self, rows: Integers) -> list[str]:
-        """Return what was encoded of rows of the shard."""
+    def _count(self, shard: Shard, rows: Integers) -> int:
+        """Return how many tokens the texts of rows of a shard of the directory have."""
         if not len(rows):
-            return []
-        texts = list(chain.from_iterable(self.stored.texts(self.shards)))
-        return [texts[row] for row in rows.tolist()]
+            return 0
+        texts = list(chain.from_iterable(self.stored.texts([shard])))
+        return self.stored.count_tokens([texts[row] for row in rows.tolist()])
 
 
 def open_stored_texts(

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.stored_texts import Hashes, StoredTexts, digests_of, open_stored_texts
+from sentcli.bulk.stored_texts import Hashes, StoredTexts, open_stored_texts
 from sentcli.bulk.vector_settings import check_same_model, settings_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
@@ -27,8 +28,6 @@ from sentcli.io.column_hashes import row_hashes, value_hashes
 from sentcli.io.writers import DIRECTORY, arrow_column
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.model.identity import EncoderIdentity
 
@@ -101,7 +100,7 @@ class RowChanges:
 
     def add(self, block: Block) -> None:
         """Count the rows of a block."""
-        ids = value_hashes(arrow_column(block.ids, self._text))
+        ids = value_hashes(arrow_column(block.ids, pa.string()))
         contents = row_hashes(self._as_written(block))
         place = np.searchsorted(self._ids, ids)
         place[place == len(self._ids)] = 0
@@ -116,26 +115,19 @@ class RowChanges:
         self.counts["new"] += int((~is_there).sum())
         texts = block.encoded_texts
         for row in np.flatnonzero(self.stored.find(block.digests) < 0).tolist():
-            self._add_new(texts[row])
+            self._add_new(texts[row], block.digests[row])
 
     def _as_written(self, block: Block) -> dict[str, pa.Array]:
         """Return the texts and the columns of a block as they are written into a directory."""
-        columns = {"text": arrow_column(block.texts, self._text)}
+        columns = {"text": arrow_column(block.texts, pa.string())}
         for name, values in block.columns.items():
             columns[name] = arrow_column(values, self.column_types[name])
         return columns
 
-    @cached_property
-    def _text(self) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.string()
-
-    def _add_new(self, text: str) -> None:
-        key = digests_of([text]).tobytes()
-        if key in self._new_texts:
+    def _add_new(self, text: str, digest: bytes) -> None:
+        if digest in self._new_texts:
             return
-        self._new_texts.add(key)
+        self._new_texts.add(digest)
         self._characters += len(text)
         if len(self._sample) < self.sample_texts:
             self._sample.append(text)
@@ -173,8 +165,9 @@ class RowChanges:
     @property
     def were_numbers(self) -> bool:
         """Whether the ids of the directory are the numbers of its rows."""
-        numbers = value_hashes(arrow_column(list(map(str, range(len(self._ids)))), self._text))
-        return bool(np.array_equal(np.sort(numbers), self._ids))
+        numbers = list(map(str, range(len(self._ids))))
+        hashes = value_hashes(pa.array(numbers, pa.string()))
+        return bool(np.array_equal(np.sort(hashes), self._ids))
 
     @property
     def _ids(self) -> Hashes:

@@ -45,12 +45,19 @@ def value_hashes(array: pa.Array) -> Hashes:
     is_missing = array.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         numbers = _of_objects(array.fill_null("").to_numpy(zero_copy_only=False))
-    elif pa.types.is_primitive(kind) and not pa.types.is_boolean(kind):
+    elif _has_bits(kind):
         bits = array.view(getattr(pa, f"uint{kind.bit_width}")())
         numbers = hash_array(bits.fill_null(0).to_numpy().astype(np.uint64))
     else:
         numbers = _of_objects(list(map(repr, array.to_pylist())))
     return np.where(is_missing, MISSING, numbers)
+
+
+def _has_bits(kind: pa.DataType) -> bool:
+    """Tell whether the values of a type are 8 to 64 bits each."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_primitive(kind)) and kind.bit_width in (8, 16, 32, 64)
 
 
 def _of_objects(texts: Any) -> Hashes:

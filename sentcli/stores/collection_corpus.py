@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -164,6 +165,21 @@ class OfCollection:
     """What a corpus in a database says of itself, which its collection knows."""
 
     collection: Any
+    condition: Any
+    """What rows have to meet, as the database takes it; None or nothing in it stands for all rows."""
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> int:
+        """The number of rows that meet the condition, which some databases need long to count."""
+        return int(self.collection.count(self.condition))
+
+    @property
+    def max_top_k(self) -> int:
+        """The number of rows."""
+        return self._rows
 
     @property
     def title(self) -> str:
@@ -189,7 +205,6 @@ class FoundByIds(OfCollection):
 
     collection: Any
     condition: Any = None
-    """What rows have to meet, as the database takes it; None or nothing in it stands for all rows."""
     ids: dict[int, str] = field(default_factory=dict)
     """The id of each row that was found, by its position."""
     words: CollectionWords | None = None

@@ -46,6 +46,21 @@ def test_equal_values_alone_have_the_same_number(kind, data):
     assert value_hashes(pa.concat_arrays([array, array])[len(array) :]).tolist() == numbers
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.null(), pa.int8(), pa.uint64(), pa.float16(), pa.date64(), pa.time32("s"), pa.time64("us")),
+        *(pa.duration("s"), pa.month_day_nano_interval(), pa.decimal128(5, 2), pa.decimal256(40, 2)),
+        *(pa.binary(), pa.binary(4), pa.large_string(), pa.map_(pa.string(), pa.int8())),
+        pa.dictionary(pa.int8(), pa.string()),
+    ],
+    ids=str,
+)
+def test_columns_of_all_types_have_numbers(kind):
+    """Those of which no values are drawn above: a missing value has one number, whatever the type."""
+    assert set(value_hashes(pa.nulls(3, kind)).tolist()) == set(value_hashes(pa.nulls(1, pa.string())).tolist())
+
+
 def test_a_row_is_told_by_names_types_and_places_of_its_values():
     one, two = pa.array(["a"]), pa.array(["b"])
     rows = [

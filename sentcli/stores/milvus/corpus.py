@@ -46,14 +46,6 @@ class MilvusCorpus(FoundByIds):
     max_top_k: int = 16_384
     """Milvus returns at most so many hits for a query."""
 
-    def __len__(self) -> int:
-        return self._rows
-
-    @cached_property
-    def _rows(self) -> int:
-        """The number of rows that meet the condition; Milvus Lite needs half a second to count them."""
-        return self.collection.count(self.condition)
-
     @property
     def in_order(self) -> bool:
         """Whether `tables` yields rows in the order in which they were written."""

@@ -46,19 +46,6 @@ class PostgresCorpus(FoundByIds):
     collection: PostgresTable
 
     @property
-    def max_top_k(self) -> int:
-        """The number of rows."""
-        return self._rows
-
-    def __len__(self) -> int:
-        return self._rows
-
-    @cached_property
-    def _rows(self) -> int:
-        """The number of rows that meet the condition."""
-        return self.collection.count(self.condition)
-
-    @property
     def in_order(self) -> bool:
         """Whether `tables` yields rows in the order in which they were written."""
         return True
