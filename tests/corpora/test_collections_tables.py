@@ -82,6 +82,9 @@ def test_all_places_have_the_same_rows(writer, drawn, milvus, postgres_place, ti
         model = ("-m", tiny_bert, "--backend", "torch")
         directory = Path(folder) / "vectors"
         invoke("encode", path, "-o", directory, *model, *nulls, check=0)
+        again = invoke("encode", path, "-o", directory, *model, *nulls, "--update", "--json", "-", check=0)
+        changes = json.loads(again.stdout)["results"]
+        assert (changes["kept"], changes["changed"], changes["encoded"]) == (changes["rows"], 0, 0)
         lance = (f"lance:{folder}/tables",)
         invoke("index", path, "--to", *lance, *model, *nulls, check=0)
         invoke("index", directory, "--to", *milvus, "--overwrite", check=0)
