@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
 
+if TYPE_CHECKING:
+    from sentcli.arrays import AnyArray, Float32Array
+
 OutputType = Literal["float32", "float16", "int8", "binary"]
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Compression:
             return -(-dimension // 8)
         return dimension
 
-    def apply(self, vectors: Floats) -> npt.NDArray[Any]:
+    def apply(self, vectors: Float32Array) -> AnyArray:
         """Make vectors ``[n, dim]`` smaller."""
         vectors = vectors[:, : self.truncate_dim]
         if self.renormalize and self.truncate_dim is not None:
@@ -63,7 +65,7 @@ class Compression:
         return {"output_dtype": self.output_type, "truncate_dim": self.truncate_dim}
 
 
-def as_int8(vectors: Floats) -> npt.NDArray[np.int8]:
+def as_int8(vectors: Float32Array) -> npt.NDArray[np.int8]:
     """Scale each row to -127..127 by its largest component: cosines stay, lengths are lost."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     return np.rint(vectors / np.where(largest > 0, largest, 1) * 127).astype(np.int8)

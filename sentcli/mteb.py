@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sentcli.arrays import Vectors
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.model.encoding import Vectors
 
 
 class MtebEncoder:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float64Array
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 POWERS = (0.25, 0.5, 1.0)
@@ -27,7 +27,7 @@ def powers_for(start: SentenceEncoder) -> tuple[float, ...]:
     return POWERS if start.local.spec.is_plain_mean else ()
 
 
-def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[str]) -> npt.NDArray[np.float64]:
+def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[str]) -> Float64Array:
     """Return ``log((n + 1) / (f + 1/2))`` of each token, by its id, where f of n documents have it.
 
     Special tokens and those of the model's prompts, which are in every text, get the median of the tokens that occur.
@@ -56,7 +56,7 @@ def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[s
     return rarities
 
 
-def write_weighted(start: str, rarities: npt.NDArray[np.float64], power: float, folder: Path) -> None:
+def write_weighted(start: str, rarities: Float64Array, power: float, folder: Path) -> None:
     """Write the model whose tokens have the weights ``idf ** power``.
 
     Args:

@@ -9,14 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from sentcli import console
 from sentcli.adapting.candidates import BATCH_SIZE, MLM_SETTINGS, SETTINGS, Candidate
 from sentcli.adapting.mixing import write_between
 from sentcli.adapting.token_weights import inverse_document_frequencies, write_weighted
 from sentcli.adapting.verdict import START
+from sentcli.arrays import Float64Array, Vectors
 from sentcli.devices import choose_device
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -30,7 +28,6 @@ from sentcli.mining.options import MiningOptions
 from sentcli.model.options import Backend, LoadOptions, Precision
 from sentcli.model.spec import Similarity
 from sentcli.precision import half_precision_supported
-from sentcli.search.exact import Vectors
 from sentcli.search.words import plain
 from sentcli.training.options import LogOptions
 from sentcli.training.prepare import prepare
@@ -220,7 +217,7 @@ class Work:
         return str(request.output)
 
     @cached_property
-    def rarities(self) -> npt.NDArray[np.float64]:
+    def rarities(self) -> Float64Array:
         """The idf of each token of the start in the documents."""
         model = self.model(self.start, VERDICT_PRECISION)
         rarities = inverse_document_frequencies(model.load(), self.material.documents)

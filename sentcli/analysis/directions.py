@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from sentcli.evaluation.pair_geometry import Floats, check_rows, unit_rows
+from sentcli.arrays import Float64Array, FloatArray
+from sentcli.evaluation.pair_geometry import check_rows, unit_rows
 
-Doubles = npt.NDArray[np.float64]
 FLOAT64_ROWS = 8192
 """Rows that are converted to float64 at a time."""
 LEAST_VARIANCE = 1e-6
 """The least variance of a direction that is whitened, as a share of the largest variance."""
 
 
-def blocks_of(vectors: Floats) -> Iterator[Floats]:
+def blocks_of(vectors: FloatArray) -> Iterator[FloatArray]:
     """Yield the rows of vectors ``[n, d]`` in blocks of `FLOAT64_ROWS`."""
     for start in range(0, len(vectors), FLOAT64_ROWS):
         yield vectors[start : start + FLOAT64_ROWS]
 
 
-def anisotropy(vectors: Floats) -> float:
+def anisotropy(vectors: FloatArray) -> float:
     """Mean cosine similarity of all pairs of different rows (Ethayarajh, EMNLP 2019, takes a sample of them).
 
     It is 0 for uniform directions, and 1 if all vectors have the same direction. The squared length of the sum of n
@@ -46,7 +45,7 @@ def anisotropy(vectors: Floats) -> float:
     return float((total @ total - nonzero) / (rows * (rows - 1)))
 
 
-def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
+def covariance(vectors: FloatArray) -> tuple[Float64Array, Float64Array]:
     """Return the mean ``[d]`` and the covariance ``[d, d]`` of the rows (divided by n).
 
     Args:
@@ -64,7 +63,7 @@ def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
     return mean, products / len(vectors)
 
 
-def whitened(vectors: Floats) -> Doubles:
+def whitened(vectors: FloatArray) -> Float64Array:
     """Return the centred vectors times ``U diag(1 / sqrt(S)) U^T`` of their covariance (ZCA).
 
     Directions with less than `LEAST_VARIANCE` are left out as noise.

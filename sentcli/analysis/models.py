@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sentcli import console
 from sentcli.analysis.texts import LEAST_ITEMS
@@ -13,8 +13,7 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from sentcli.arrays import AnyArray
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import SimilarityTask
     from sentcli.search.exact import Blocks
@@ -60,7 +59,7 @@ def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:
     return vectors
 
 
-def stored_vectors(path: Path) -> npt.NDArray[Any]:
+def stored_vectors(path: Path) -> AnyArray:
     """Return the vectors of a directory or file of ``encode``, or of a ``.npy`` file ``[n, d]``.
 
     Raises:

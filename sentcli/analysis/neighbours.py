@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
+from sentcli.arrays import Int64Array
 
 
-def count_shared(first: Rows, second: Rows) -> Rows:
+def count_shared(first: Int64Array, second: Int64Array) -> Int64Array:
     """Count the neighbours of each text that are the same in both ``[n]``.
 
     Args:
@@ -25,6 +24,6 @@ def count_shared(first: Rows, second: Rows) -> Rows:
     return np.asarray(twice.sum(axis=1))
 
 
-def overlap(first: Rows, second: Rows) -> float:
+def overlap(first: Int64Array, second: Int64Array) -> float:
     """Return the mean share of neighbours that are the same in both, 0 to 1; see `count_shared`."""
     return float(count_shared(first, second).mean() / first.shape[1])

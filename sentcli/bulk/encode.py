@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
@@ -26,21 +25,12 @@ from sentcli.io.atomic import locked, require_room, room_explained
 from sentcli.io.blocks import BLOCK_ROWS, Block, Counts
 from sentcli.io.places import is_remote
 from sentcli.io.scratch import is_scratch
-from sentcli.io.writers import (
-    DIRECTORY,
-    DTYPES,
-    STDOUT,
-    OutputFormat,
-    OutputPlan,
-    Vectors,
-    Write,
-    open_writer,
-    output_format,
-)
+from sentcli.io.writers import DIRECTORY, DTYPES, STDOUT, OutputFormat, OutputPlan, Write, open_writer, output_format
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
+    from sentcli.arrays import AnyArray
     from sentcli.bulk.update import Changes
     from sentcli.cluster.pool import Pool
     from sentcli.io.dataset_writer import DatasetWriter
@@ -231,7 +221,7 @@ def encode_files(
 
 
 def store_files(
-    vectors_of: Callable[[int, int], Vectors],
+    vectors_of: Callable[[int, int], AnyArray],
     dimension: int,
     inputs: Inputs,
     output: str,
@@ -281,7 +271,7 @@ class FileWriter:
     first_row = first_number = rows_before = 0
     damaged: list[str] = field(default_factory=list)
 
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
+    def write(self, block: Block, vectors: AnyArray, counts: Counts) -> None:
         """Append rows."""
         self.append(block, vectors)
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.compression import Compression
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -30,10 +29,11 @@ from sentcli.io.blocks import Block, Counts, ShardShare
 from sentcli.io.places import is_remote
 from sentcli.io.writers import DIRECTORY, STDOUT, output_format
 from sentcli.machine import usable_cores
-from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
+from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
+    from sentcli.arrays import AnyArray, Int64Array, Vectors
     from sentcli.bulk.stored_texts import Pending, StoredTexts
     from sentcli.cluster.pool import Pool
     from sentcli.encoder.vector_facts import Passages
@@ -248,7 +248,7 @@ class _Underway:
     """A block whose new texts are being encoded."""
 
     block: Block
-    numbers: npt.NDArray[np.int64]
+    numbers: Int64Array
     """The number of each row's text among the shard's distinct texts ``[rows]``."""
     first: int
     """The number of the first new text."""
@@ -345,9 +345,7 @@ class _Spool:
         self.handle = handle
         self.excess_tokens = array("q")
 
-    def recall(
-        self, numbers: npt.NDArray[np.int64], first: int, texts: Encoded
-    ) -> tuple[Vectors, npt.NDArray[np.int64]]:
+    def recall(self, numbers: Int64Array, first: int, texts: Encoded) -> tuple[Vectors, Int64Array]:
         """Keep the vectors of new texts, and return the vectors of all rows of a block.
 
         Args:
@@ -378,7 +376,7 @@ class _Spool:
 class BlockWriter(Protocol):
     """Takes blocks with their vectors and counts."""
 
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
+    def write(self, block: Block, vectors: AnyArray, counts: Counts) -> None:
         """Append rows."""
 
 

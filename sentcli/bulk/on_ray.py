@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any
 
 from sentcli import console
+from sentcli.arrays import Vectors
 from sentcli.bulk.engine import EncodeSettings, open_thread, write_blocks
 from sentcli.bulk.files import Inputs
 from sentcli.cluster.nodes import Node, Workers
@@ -31,7 +32,7 @@ from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
-from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress, Vectors
+from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress
 from sentcli.model.identity import EncoderIdentity
 from sentcli.model.options import LoadOptions
 

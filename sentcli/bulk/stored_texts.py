@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import AnyArray, BoolArray, Digests, Int64Array, UInt64Array, Vectors
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block, Counts
@@ -19,16 +19,13 @@ from sentcli.io.dataset import Manifest, Shard, holds_manifest, read_manifest
 from sentcli.io.dataset_check import mapped_shard
 from sentcli.io.digests import text_digests
 from sentcli.io.folder import local_place, open_folder
-from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
+from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
 from sentcli.model.passages import Context, context_columns, stored_contexts, with_contexts
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.io.digests import Digests
     from sentcli.model.tokenizing import TextTokenizer, Tokens
 
-Integers = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint64]
 ROWS_AT_A_TIME = 8192
 """Rows of the old directory that are hashed together."""
 
@@ -63,7 +60,7 @@ class StoredTexts:
         """The directory, or a copy of it on this machine."""
         return local_place(self.name).path
 
-    def find(self, digests: Digests) -> Integers:
+    def find(self, digests: Digests) -> Int64Array:
         """Return the row of the directory that was made of each text, by its digest, or -1 ``[n]``."""
         keys, checks, rows = self._index
         if not len(keys):
@@ -74,7 +71,7 @@ class StoredTexts:
         is_same = (keys[place] == wanted[:, 0]) & (checks[place] == wanted[:, 1])
         return np.where(is_same, rows[place], -1)
 
-    def put_back(self, block: Block, vectors: npt.NDArray[Any]) -> None:
+    def put_back(self, block: Block, vectors: AnyArray) -> None:
         """Put the stored vectors of a block's texts in the place of its vectors ``[n, dim]``, which are written."""
         found = self.find(block.digests)
         known = np.flatnonzero(found >= 0)
@@ -140,29 +137,29 @@ class StoredTexts:
             return 0
         return int(self._tokens(texts).lengths.sum())
 
-    def _shards_of(self, rows: Integers) -> Integers:
+    def _shards_of(self, rows: Int64Array) -> Int64Array:
         """Return the number of the shard of each row; -1 for the row -1 ``[n]``."""
         return np.searchsorted(self._first_rows, rows, "right") - 1
 
     @cached_property
-    def _cut_texts(self) -> Integers:
+    def _cut_texts(self) -> Int64Array:
         """How many rows of each shard are longer than the maximum length ``[shards]``."""
         return np.array([shard.truncated for shard in self.manifest.shards], np.int64)
 
     @cached_property
-    def _first_rows(self) -> Integers:
+    def _first_rows(self) -> Int64Array:
         """The first row of each shard ``[shards]``."""
         return np.array([shard.first_row for shard in self.manifest.shards], np.int64)
 
     @cached_property
-    def _index(self) -> tuple[Hashes, Hashes, Integers]:
+    def _index(self) -> tuple[UInt64Array, UInt64Array, Int64Array]:
         """The first halves of the digests of all texts in order, their other halves, and the rows of the texts."""
         digests = self.digests
         order = np.argsort(digests[:, 0], kind="stable")
         return digests[order, 0], digests[order, 1], order.astype(np.int64)
 
     @cached_property
-    def digests(self) -> Hashes:
+    def digests(self) -> UInt64Array:
         """The digests of what was encoded of each row, in two halves ``[rows, 2]``."""
         return np.concatenate([np.empty((0, 2), np.uint64), *map(digests_of, self.texts(self.manifest.shards))])
 
@@ -203,8 +200,8 @@ class _WithKnown:
     """Vectors of new texts that are being made, among those of known ones."""
 
     pending: Pending
-    is_new: npt.NDArray[np.bool_]
-    excess_tokens: Integers
+    is_new: BoolArray
+    excess_tokens: Int64Array
 
     def result(self) -> Encoded:
         """Wait for the new texts, and return all; the vector of a known text is of ones."""
@@ -234,7 +231,7 @@ class _ShardTokens:
 
     def __init__(self, stored: StoredTexts, number: int) -> None:
         self.stored = stored
-        self.there: Hashes = np.empty(0, np.uint64)
+        self.there: UInt64Array = np.empty(0, np.uint64)
         """The digests of the texts of the same shard of the directory, rising."""
         self.rows = np.empty(0, np.int64)
         """A row of the shard with each of them."""
@@ -275,7 +272,7 @@ class _ShardTokens:
             return self.tokens + self._count(self.shard, self.rows[self.is_kept])
         return self.tokens + self.shard.tokens - self._count(self.shard, self.rows[~self.is_kept])
 
-    def _count(self, shard: Shard, rows: Integers) -> int:
+    def _count(self, shard: Shard, rows: Int64Array) -> int:
         """Return how many tokens the texts of rows of a shard of the directory have."""
         if not len(rows):
             return 0
@@ -314,11 +311,11 @@ def open_stored_texts(
     return replace(stored, tokenizer=encoder.tokenizer)
 
 
-def digests_of(texts: Sequence[str]) -> Hashes:
+def digests_of(texts: Sequence[str]) -> UInt64Array:
     """Return the digests of texts, in two halves ``[n, 2]``."""
     return halves(text_digests(texts))
 
 
-def halves(digests: Digests) -> Hashes:
+def halves(digests: Digests) -> UInt64Array:
     """Return digests in two halves ``[n, 2]``."""
     return np.ascontiguousarray(digests).view(np.uint64).reshape(-1, 2)

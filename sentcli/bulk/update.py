@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sentcli import console
+from sentcli.arrays import BoolArray, UInt64Array
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.stored_texts import Hashes, StoredTexts, open_stored_texts
+from sentcli.bulk.stored_texts import StoredTexts, open_stored_texts
 from sentcli.bulk.vector_settings import check_same_model, settings_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
@@ -150,7 +150,7 @@ class RowChanges:
         )
 
     @cached_property
-    def _rows(self) -> tuple[Hashes, Hashes]:
+    def _rows(self) -> tuple[UInt64Array, UInt64Array]:
         """The hashes of the ids of the directory in order, and of the contents of their rows."""
         ids, contents = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
         for table in self.stored.tables():
@@ -170,15 +170,15 @@ class RowChanges:
         return bool(np.array_equal(np.sort(hashes), self._ids))
 
     @property
-    def _ids(self) -> Hashes:
+    def _ids(self) -> UInt64Array:
         return self._rows[0]
 
     @property
-    def _contents(self) -> Hashes:
+    def _contents(self) -> UInt64Array:
         return self._rows[1]
 
     @cached_property
-    def _seen(self) -> npt.NDArray[np.bool_]:
+    def _seen(self) -> BoolArray:
         return np.zeros(len(self._ids), bool)
 
 

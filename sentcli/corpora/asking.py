@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sentcli.arrays import Vectors
 from sentcli.errors import InputError
 from sentcli.search import fusion
 from sentcli.search.calibration import Calibration, Least
 from sentcli.search.corpus import Corpus, Hit, has_passages, search_documents
 from sentcli.search.corpus import search as search_rows
-from sentcli.search.exact import Vectors
 from sentcli.search.options import SearchMode, SearchOptions
 
 if TYPE_CHECKING:

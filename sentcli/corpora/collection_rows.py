@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import AnyArray
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import BLOCK_ROWS, Block
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SENT_ROWS = 1024
 """The rows that are encoded and then sent, which an interruption may lose."""
 
-VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
+VectorsOf = Callable[[Sequence[int]], AnyArray]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""
 
 
@@ -151,7 +151,7 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
     facts = _facts_of(stored, corpus)
     origin.check_similarity(corpus.index.similarity or facts.compared_by)
 
-    def vectors_of(first: int, rows: Sequence[int]) -> npt.NDArray[np.generic]:
+    def vectors_of(first: int, rows: Sequence[int]) -> AnyArray:
         return stored.blocks.take(np.array(rows, np.int64) + first)
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
@@ -247,7 +247,7 @@ def encoded_rows(
         truncated = lost = 0
         for block in inputs.blocks(block_rows=SENT_ROWS):
 
-            def encode(rows: Sequence[int], block: Block = block) -> npt.NDArray[np.generic]:
+            def encode(rows: Sequence[int], block: Block = block) -> AnyArray:
                 nonlocal truncated, lost
                 texts = block.encoded_texts
                 vectors, stats = encoder.encode_counted([texts[i] for i in rows], prompt=prompt)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import AnyArray
 from sentcli.corpora.collection_rows import CollectionRows, VectorsOf
 from sentcli.corpora.opening import SCHEME
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions, IndexOptions
 from sentcli.stores.known_rows import text_of
 from sentcli.stores.record import Record, fitted, row_hashes
@@ -207,7 +207,7 @@ class _Change:
     hashes: Sequence[str]
     rows: Sequence[int]
     """Their numbers in the whole block."""
-    known: Mapping[str, AnyVectors]
+    known: Mapping[str, AnyArray]
     """The vectors that the collection has of some of their texts, see `RowsThere.vectors_of`."""
     vectors_of: VectorsOf
     of: int
@@ -225,7 +225,7 @@ class _Change:
         texts = dict(zip(self.rows, self.block.texts, strict=True))
         return sum(len(texts[row]) for row in rows)
 
-    def vectors(self) -> AnyVectors:
+    def vectors(self) -> AnyArray:
         """Return the vectors of the rows ``[rows, dim]``."""
         new = self.new
         if not self.known:

@@ -17,9 +17,9 @@ from sentcli.search.corpus import OpenBackend
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 
 if TYPE_CHECKING:
+    from sentcli.arrays import Vectors
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.corpus import Corpus
-    from sentcli.search.exact import Vectors
     from sentcli.search.provenance import Provenance
 
 BACKENDS = "sentcli.corpora"

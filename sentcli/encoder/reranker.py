@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from sentcli import zoo
+from sentcli.arrays import Float32Array
 from sentcli.encoder import loading
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.model.cross_encoder_files import read_cross_encoder
@@ -60,7 +58,7 @@ class Reranker:
 
     def scores(
         self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None = None, progress: Progress | None = None
-    ) -> npt.NDArray[np.float32]:
+    ) -> Float32Array:
         """Return the score of each pair of query and document, float32 ``[n]``, in the given order.
 
         They are what ``CrossEncoder.predict`` returns: after the model's activation, which is sigmoid for most.

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import zoo
 from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.machine import environment
 from sentcli.model import encoding
-from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
+from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress
 from sentcli.model.identity import EncoderIdentity, ModelSource
 from sentcli.model.modules import NormalizeSpec, PoolingSpec
 from sentcli.model.options import MIN_LENGTH, Backend, LoadOptions
@@ -24,6 +23,7 @@ from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, fit, has_stored_positions, position_limit
 
 if TYPE_CHECKING:
+    from sentcli.arrays import AnyArray, Float32Array, Vectors
     from sentcli.model.served import RequestCounts, ServedModel
     from sentcli.model.torch_model import TorchEncoder
 
@@ -253,9 +253,7 @@ class SentenceEncoder:
             vectors = vectors[index]
         return vectors, stats
 
-    def similarity(
-        self, first: Sequence[str] | npt.NDArray[Any], second: Sequence[str] | npt.NDArray[Any]
-    ) -> npt.NDArray[np.float32]:
+    def similarity(self, first: Sequence[str] | AnyArray, second: Sequence[str] | AnyArray) -> Float32Array:
         """Return the similarity of each of the first with each of the second, float32 ``[n, m]``.
 
         It is the one that the model's folder names: the cosine, or for some models the inner product.
@@ -278,9 +276,7 @@ class SentenceEncoder:
             raise ValueError(f"similarity takes vectors of one dimension, not of {both}")
         return np.asarray(rows @ columns.T, np.float32)
 
-    def _compared_rows(
-        self, texts_or_vectors: Sequence[str] | npt.NDArray[Any], *, by_cosine: bool
-    ) -> npt.NDArray[np.float32]:
+    def _compared_rows(self, texts_or_vectors: Sequence[str] | AnyArray, *, by_cosine: bool) -> Float32Array:
         """Return the vectors of one side of `similarity` ``[n, dim]``, divided by their lengths for the cosine."""
         if isinstance(texts_or_vectors, np.ndarray):
             vectors = np.atleast_2d(np.asarray(texts_or_vectors, np.float32))
@@ -378,7 +374,7 @@ class SentenceEncoder:
             stack.append(BuiltModule(NormalizeSpec()))
         return self._with_stack(spec, stack)
 
-    def with_dense(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> SentenceEncoder:
+    def with_dense(self, weight: Float32Array, bias: Float32Array) -> SentenceEncoder:
         """Return an encoder over the same weights that ends with ``weight x + bias``.
 
         Args:

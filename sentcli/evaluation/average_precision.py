@@ -7,18 +7,17 @@ because the score is biased where positive pairs are few: quantiles of plain sam
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float64Array, Int64Array
 from sentcli.evaluation import significance
 from sentcli.evaluation.differences import LEVEL
 from sentcli.search.neighbours import require_finite
 
-Floats = npt.NDArray[np.float64]
 LEAST_OF_EITHER_LABEL = 10
 """With fewer positive or fewer negative pairs, an average precision has no interval."""
 
 
-def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def best_f1(predicted: Float64Array, positive: BoolArray) -> tuple[float, float]:
     """Return the best F1 of all thresholds, and its threshold: pairs at least as similar are above for positive.
 
     Args:
@@ -47,8 +46,8 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
 
 
 def precision_replicates(
-    predicted: Floats, positive: npt.NDArray[np.bool_], resamples: int = significance.RESAMPLES, *, stream: int = 0
-) -> Floats:
+    predicted: Float64Array, positive: BoolArray, resamples: int = significance.RESAMPLES, *, stream: int = 0
+) -> Float64Array:
     """Return the average precision on samples of pairs ``[resamples]``, which are drawn as for `spearman_replicates`.
 
     It is the mean, over the positive pairs that were drawn, of the precision at their similarity, as scikit-learn
@@ -79,7 +78,7 @@ def precision_replicates(
 
 
 def precision_interval(
-    predicted: Floats, positive: npt.NDArray[np.bool_], replicates: Floats
+    predicted: Float64Array, positive: BoolArray, replicates: Float64Array
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of an average precision.
 
@@ -118,7 +117,7 @@ def precision_interval(
     return float(low), float(high)
 
 
-def _ranked(predicted: Floats) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _ranked(predicted: Float64Array) -> tuple[Int64Array, Int64Array]:
     """Return the order of similarities from high to low, and for each place the last place of the same similarity."""
     require_finite(predicted)
     order = np.argsort(-predicted, kind="stable")
@@ -126,7 +125,7 @@ def _ranked(predicted: Floats) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
     return order, np.repeat(last, np.diff(last, prepend=-1))
 
 
-def _average_precisions(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
+def _average_precisions(predicted: Float64Array, positive: BoolArray) -> tuple[float, Float64Array]:
     """Return the average precision of pairs, and that without each of them ``[n]``, which must leave a positive one."""
     order, ends = _ranked(predicted)
     right = positive[order].astype(np.float64)
@@ -145,6 +144,6 @@ def _average_precisions(predicted: Floats, positive: npt.NDArray[np.bool_]) -> t
     return float(precision.sum() / right.sum()), without
 
 
-def _sums_from_here_on(values: Floats) -> Floats:
+def _sums_from_here_on(values: Float64Array) -> Float64Array:
     """Return the sum of the values from each place to the end ``[n + 1]``; the last sum is 0."""
     return np.append(np.cumsum(values[::-1])[::-1], 0.0)

@@ -18,9 +18,9 @@ from itertools import chain
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import BoolArray, Float64Array, Int64Array
 from sentcli.evaluation import significance, transfer, transfer_data
 from sentcli.evaluation.average_precision import (
     LEAST_OF_EITHER_LABEL,
@@ -38,9 +38,6 @@ from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.model.tokenizing import pair_text
 from sentcli.stores.text_vectors import TextVectors
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
 
 TRAINER = LbfgsTrainer()
 """The trainer of the classifiers of texts with a class."""
@@ -116,9 +113,7 @@ class TableTask(ABC):
         documents = model.encode_shown(label, others, prompt=model.spec.role_prompt("document"))
         return queries, documents
 
-    def accuracy_score(
-        self, correct: npt.NDArray[np.bool_], metrics: dict[str, float], details: dict[str, Any]
-    ) -> TaskScore:
+    def accuracy_score(self, correct: BoolArray, metrics: dict[str, float], details: dict[str, Any]) -> TaskScore:
         """Return a score whose main metric is an accuracy between 0 and 1, with its interval unless `resamples` is 0.
 
         Args:
@@ -177,11 +172,11 @@ class BinaryTask(TableTask):
         return {"similarity": "cross-encoder"} if self.joint else super().protocol
 
     @property
-    def right(self) -> npt.NDArray[np.bool_]:
+    def right(self) -> BoolArray:
         """Whether each pair has the label 1 ``[n]``."""
         return np.array(self.table.values) == 1
 
-    def predicted(self, vectors: TextVectors) -> Floats:
+    def predicted(self, vectors: TextVectors) -> Float64Array:
         """Return the similarity of each pair ``[n]``, or the score of a cross-encoder."""
         first, second = self.table.texts
         return pair_similarities(first, second, vectors, self.similarity, joint=self.joint)
@@ -210,7 +205,7 @@ class BinaryTask(TableTask):
             score = self._with_interval(score, predicted, positive)
         return score.of_own_data(len(predicted))
 
-    def _with_interval(self, score: TaskScore, predicted: Floats, positive: npt.NDArray[np.bool_]) -> TaskScore:
+    def _with_interval(self, score: TaskScore, predicted: Float64Array, positive: BoolArray) -> TaskScore:
         """Return a score with its interval and its values on samples, or with neither where a label is too rare."""
         metric = score.main_metric
         replicates = precision_replicates(predicted, positive, self.resamples, stream=self.stream)
@@ -344,7 +339,7 @@ def _letters(text: str) -> str:
     return re.sub(r"[\W\d_]+", " ", text.casefold()).strip() or text
 
 
-def _in_several_folds(keys: Sequence[str], fold_of: Rows) -> npt.NDArray[np.bool_]:
+def _in_several_folds(keys: Sequence[str], fold_of: Int64Array) -> BoolArray:
     """Tell of each key whether it stands in several folds ``[n]``."""
     folds: dict[str, set[int]] = {}
     for key, fold in zip(keys, fold_of.tolist(), strict=True):

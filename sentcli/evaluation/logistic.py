@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.evaluation.probe import TOOLKIT_SEED, Floats, Fold, Grid, Rows, Step, TrainedClassifiers, with_ones
+from sentcli.arrays import Float32Array, Int64Array
+from sentcli.evaluation.probe import TOOLKIT_SEED, Fold, Grid, Step, TrainedClassifiers, with_ones
 
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
 TEST_PENALTIES = tuple(2.0**power for power in range(-1, 6))
@@ -38,7 +39,7 @@ class LbfgsTrainer:
         """Return the toolkit's grid of scikit-learn's C, the strongest penalty first."""
         return TEST_PENALTIES if has_test else PENALTIES
 
-    def last_fold(self, rows: Rows) -> Fold:
+    def last_fold(self, rows: Int64Array) -> Fold:
         """Return all rows to train on, since there is no early stopping."""
         return Fold(rows, rows[:0])
 
@@ -71,7 +72,7 @@ class LbfgsTrainer:
         return TrainedClassifiers(weights, accuracy)
 
 
-def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:
+def _minimised(grid: Grid, max_iter: int, finished: Step) -> Float32Array:
     """Return the weights of the minima ``[folds, penalties, dim + 1, classes]``."""
     import torch
 

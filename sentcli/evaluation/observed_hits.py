@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float64Array, Int64Array
 from sentcli.errors import InputError
 from sentcli.evaluation.differences import LEVEL
 from sentcli.search.calibration import LearnedFrom
 from sentcli.search.neighbours import require_finite
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 LEAST_OF_EITHER = 50
 """With fewer right or fewer wrong hits, no threshold and no probability is learned."""
@@ -30,17 +26,17 @@ class Observed:
     """Hits of a model, with whether each is right."""
 
     source: LearnedFrom
-    similarities: Floats
+    similarities: Float64Array
     """``[n]``"""
-    right: Booleans
+    right: BoolArray
     """``[n]``"""
-    groups: Rows
+    groups: Int64Array
     """The number of each hit's group ``[n]``: hits of one query, and pairs that share a text, stay together."""
 
     def __len__(self) -> int:
         return len(self.right)
 
-    def part(self, rows: Rows | Booleans) -> Observed:
+    def part(self, rows: Int64Array | BoolArray) -> Observed:
         """Return some of the hits."""
         return Observed(self.source, self.similarities[rows], self.right[rows], self.groups[rows])
 
@@ -110,7 +106,7 @@ def quantile_of(groups: int) -> float:
     return float(t.ppf((1 + LEVEL) / 2, max(groups - 1, 1)))
 
 
-def folds(groups: Rows) -> Rows:
+def folds(groups: Int64Array) -> Int64Array:
     """Return the fold of each hit ``[n]``: a group is in one fold, and folds are as equal in size as groups allow."""
     _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     shuffled = np.random.default_rng(FOLD_SEED).permutation(len(sizes))
@@ -124,7 +120,7 @@ def folds(groups: Rows) -> Rows:
     return fold_of_group[numbers]
 
 
-def groups_of_pairs(first: Sequence[Hashable], second: Sequence[Hashable]) -> Rows:
+def groups_of_pairs(first: Sequence[Hashable], second: Sequence[Hashable]) -> Int64Array:
     """Return the number of the group of each pair ``[n]``; pairs that share a text, also by others, are in one."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float64Array, FloatArray, Int64Array
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ POSITIVE_ABOVE = 4.0
 """Gold score that a pair of STS-B must exceed to be a positive (SimCSE, sec. 2 and fig. 2)."""
 
 
-def alignment(first: Floats, second: Floats) -> float:
+def alignment(first: FloatArray, second: FloatArray) -> float:
     """Mean squared distance between the unit vectors of positive pairs; lower is closer.
 
     Args:
@@ -41,7 +41,7 @@ def alignment(first: Floats, second: Floats) -> float:
     return float(np.square(unit_rows(first) - unit_rows(second)).sum(axis=1).mean())
 
 
-def uniformity(vectors: Floats) -> float:
+def uniformity(vectors: FloatArray) -> float:
     """Logarithm of the mean of ``exp(-2 |x - y|^2)`` over all pairs of unit vectors; lower is more spread out.
 
     Args:
@@ -99,8 +99,6 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
     )
 
 
-Floats = npt.NDArray[np.floating[Any]]
-
 PRODUCT_ROWS = 2048
 """Rows and columns of a block of products, which takes 16 MiB."""
 COMPARED_PRODUCTS = 64
@@ -113,17 +111,17 @@ class AllPairs:
 
     uniformity: float
     """The value of the function `uniformity`."""
-    occurrences: npt.NDArray[np.int64]
+    occurrences: Int64Array
     """The number of other rows that have each row among their k nearest ``[n]``."""
     k: int
     """The number of neighbours of each row."""
-    neighbours: npt.NDArray[np.int64]
+    neighbours: Int64Array
     """The k nearest other rows of each row, nearest first ``[n, k]``."""
-    cosines: Floats
+    cosines: FloatArray
     """The cosines of these neighbours ``[n, k]``."""
 
 
-def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
+def all_pairs(vectors: FloatArray, k: int = 10) -> AllPairs:
     """Compute the cosine of every pair of rows, and return uniformity and nearest neighbours.
 
     Args:
@@ -233,7 +231,7 @@ class _Nearest:
         self.positions[changed] = all_positions.gather(1, best.indices)
 
 
-def check_rows(vectors: Floats, least: int) -> None:
+def check_rows(vectors: FloatArray, least: int) -> None:
     """Check that vectors are a matrix with at least `least` rows.
 
     Raises:
@@ -243,7 +241,7 @@ def check_rows(vectors: Floats, least: int) -> None:
         raise ValueError(f"{vectors.shape} must be [n, d] with n >= {least}")
 
 
-def unit_rows(vectors: Floats) -> npt.NDArray[np.float64]:
+def unit_rows(vectors: FloatArray) -> Float64Array:
     """Return the rows ``[n, d]`` divided by their lengths; zero rows stay zero."""
     wide = np.asarray(vectors, np.float64)
     return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Values = npt.NDArray[np.float64]
+from sentcli.arrays import Float64Array
+
 WORD = re.compile(r"\w+")
 
 
-def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Values]:
+def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Float64Array]:
     """Return features of the surface of pairs, not of their meaning, each ``[n]`` and greater for more similar pairs.
 
     ``length`` is the negated difference in words; ``first_word`` is 1 if it is the same; ``function_words`` and
@@ -34,7 +34,7 @@ def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Values]:
     return features
 
 
-def followed(values: Values, features: Mapping[str, Values]) -> dict[str, float | None]:
+def followed(values: Float64Array, features: Mapping[str, Float64Array]) -> dict[str, float | None]:
     """Return Spearman's correlation, times 100, of values ``[n]`` with each feature; None if either is constant."""
     from scipy.stats import spearmanr
 

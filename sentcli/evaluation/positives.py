@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float32Array, Float64Array, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -26,11 +26,10 @@ from sentcli.evaluation.sts import ROUNDING
 from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Vectors, prepared
+from sentcli.search.exact import prepared
 from sentcli.search.neighbours import require_finite
 from sentcli.stores.text_vectors import TextVectors
 
-Rows = npt.NDArray[np.int64]
 RECALL_CUTOFFS = (1, 5, 10)
 """The numbers of hits of recall@k; the reciprocal rank is cut off at the last."""
 ANCHOR_TIES = "a text that is as similar to the anchor as its positive comes before it"
@@ -53,10 +52,10 @@ PAIRS_AT_A_TIME = 256
 def texts_before(
     queries: Vectors,
     texts: Vectors,
-    answer: Sequence[int] | Rows,
+    answer: Sequence[int] | Int64Array,
     ignored: Sequence[Mapping[int, int]],
-    copies: Sequence[int] | Rows,
-) -> tuple[npt.NDArray[np.float64], Rows]:
+    copies: Sequence[int] | Int64Array,
+) -> tuple[Float64Array, Int64Array]:
     """Count for each pair of a query and its answer the texts that come before the answer.
 
     Texts that are as similar to the query as the answer come before it, so that a model does not gain by giving many
@@ -132,7 +131,7 @@ class PairsTask(TableTask):
             rows.setdefault(text, len(rows))
         return rows
 
-    def predicted(self, queries: TextVectors, documents: TextVectors) -> list[Rows]:
+    def predicted(self, queries: TextVectors, documents: TextVectors) -> list[Int64Array]:
         """Return the ranks of the positives of each anchor, of the vectors of anchors and positives."""
         relevant = []
         own = []
@@ -169,12 +168,12 @@ class PairsTask(TableTask):
 
 
 def positive_ranks(
-    queries: npt.NDArray[np.float32],
-    corpus: npt.NDArray[np.float32],
+    queries: Float32Array,
+    corpus: Float32Array,
     relevant: Sequence[Sequence[int]],
     own: Sequence[int],
     similarity: Similarity = "cosine",
-) -> list[Rows]:
+) -> list[Int64Array]:
     """Return the ranks of the positives of each anchor among all texts, from 1, in ascending order.
 
     Args:
@@ -250,7 +249,7 @@ class InDomainTask:
         metrics: dict[str, float] = {}
         bounds: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
-        replicates: dict[str, significance.Floats] = {}
+        replicates: dict[str, Float64Array] = {}
         for k, metric in zip(self.cutoffs, self.shown_metrics, strict=True):
             hits = _among(ranks, k)
             metrics[metric] = 100 * float(hits.mean())
@@ -276,7 +275,7 @@ class InDomainTask:
         )
 
 
-def positive_pairs(pairs: LabelledTable) -> npt.NDArray[np.bool_]:
+def positive_pairs(pairs: LabelledTable) -> BoolArray:
     """Return which pairs are positive ``[pairs]``: those with the highest score above 0, or all if there are none."""
     if pairs.values is None:
         return np.ones(len(pairs), bool)
@@ -305,7 +304,7 @@ def positive_choice(pairs: LabelledTable) -> str:
 
 def in_domain_ranks(
     pairs: LabelledTable, vectors: TextVectors, exclude: str, similarity: Similarity = "cosine"
-) -> tuple[Rows, Rows]:
+) -> tuple[Int64Array, Int64Array]:
     """Return the rank of each query's second sentence, from 1, or 0 if it is excluded ``[queries]``.
 
     Returns:
@@ -338,5 +337,5 @@ def in_domain_ranks(
     return np.where(excluded, 0, 1 + before), np.where(excluded, 0, best)
 
 
-def _among(ranks: Rows, k: int) -> npt.NDArray[np.bool_]:
+def _among(ranks: Int64Array, k: int) -> BoolArray:
     return (ranks > 0) & (ranks <= k)

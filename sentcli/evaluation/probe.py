@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int64]
 TOOLKIT_SEED = 1111
 """The seed of the toolkit, for folds, shuffles and first weights."""
 Step = Callable[[int], None]
@@ -33,8 +31,8 @@ Step = Callable[[int], None]
 class Fold:
     """Rows to train on, and rows that stop the training and choose the penalty."""
 
-    train: Rows
-    dev: Rows
+    train: Int64Array
+    dev: Int64Array
     drawn: int = 0
     """If a shuffle drew `dev`, its number of rows: the training then starts with the second shuffle of its sequence."""
 
@@ -43,9 +41,9 @@ class Fold:
 class Grid:
     """Classifiers to be trained on one data set: one for every fold and each of its penalties."""
 
-    x: Floats
+    x: Float32Array
     """Features ``[n, dim]``."""
-    y: Rows
+    y: Int64Array
     """Classes ``[n]``."""
     classes: int
     """The number of classes."""
@@ -64,7 +62,7 @@ class Grid:
         penalties = [self.penalties[number] for number in folds]
         return replace(self, folds=chosen, penalties=penalties)
 
-    def empty_weights(self) -> Floats:
+    def empty_weights(self) -> Float32Array:
         """Return zeros in the shape of `TrainedClassifiers.weights`."""
         width = self.x.shape[1] + 1
         return np.zeros((len(self.folds), self.runs, width, self.classes), np.float32)
@@ -74,12 +72,12 @@ class Grid:
 class TrainedClassifiers:
     """Classifiers of some folds and penalties."""
 
-    weights: Floats
+    weights: Float32Array
     """``[folds, penalties, dim + 1, classes]``; the last row is the bias."""
-    accuracy: npt.NDArray[np.float64]
+    accuracy: Float64Array
     """On each fold's `dev` ``[folds, penalties]``."""
 
-    def predict(self, fold: int, penalty: int, x: Floats) -> Rows:
+    def predict(self, fold: int, penalty: int, x: Float32Array) -> Int64Array:
         """Return the classes of ``x`` ``[n, dim]``."""
         weight = self.weights[fold, penalty]
         return (x @ weight[:-1] + weight[-1]).argmax(axis=1)
@@ -99,7 +97,7 @@ class Trainer(Protocol):
             has_test: the task has a test set but no development set.
         """
 
-    def last_fold(self, rows: Rows) -> Fold:
+    def last_fold(self, rows: Int64Array) -> Fold:
         """Split the training rows for the final classifier of a task without a development set."""
 
     def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
@@ -109,7 +107,7 @@ class Trainer(Protocol):
         """Return the choices that move a score."""
 
 
-def with_ones(x: Floats) -> Tensor:
+def with_ones(x: Float32Array) -> Tensor:
     """Return features ``[n, dim + 1]`` with a last column of ones, whose weight is the bias."""
     import torch
 
@@ -127,7 +125,7 @@ def first_weights(width: int, outputs: int) -> Tensor:
     return torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
 
 
-def stratified(y: Rows, folds: int, groups: Rows | None = None) -> list[tuple[Rows, Rows]]:
+def stratified(y: Int64Array, folds: int, groups: Int64Array | None = None) -> list[tuple[Int64Array, Int64Array]]:
     """Return the stratified folds of the toolkit, each as rows to train on and rows to test on.
 
     Args:
@@ -149,7 +147,7 @@ def stratified(y: Rows, folds: int, groups: Rows | None = None) -> list[tuple[Ro
         splitter = StratifiedKFold(folds, shuffle=True, random_state=TOOLKIT_SEED)
         return list(splitter.split(no_features, y))
     count = len(np.unique(groups))
-    splits: list[tuple[Rows, Rows]] = []
+    splits: list[tuple[Int64Array, Int64Array]] = []
     if count >= folds:
         grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=TOOLKIT_SEED)
         splits = list(grouped.split(no_features, y, groups))
@@ -182,7 +180,7 @@ class GradientTrainer:
         """Return the weights of the L2 penalty, the weakest first."""
         return L2
 
-    def last_fold(self, rows: Rows) -> Fold:
+    def last_fold(self, rows: Int64Array) -> Fold:
         """Hold out the first 5 % of the shuffled rows, which stop the training."""
         order = np.random.RandomState(TOOLKIT_SEED).permutation(len(rows))
         count = max(int(0.05 * len(rows)), 1)
@@ -250,7 +248,7 @@ class _Together:
             return torch.optim.Adam([self.weight], fused=True)
         return torch.optim.RMSprop([self.weight])
 
-    def run(self, finished: Step) -> tuple[Floats, npt.NDArray[np.float64]]:
+    def run(self, finished: Step) -> tuple[Float32Array, Float64Array]:
         """Return the best weights ``[folds, penalties, dim + 1, classes]`` and their accuracy on `dev`."""
         count = len(self.folds)
         width = self.weight.shape[2]
@@ -297,7 +295,7 @@ class _Together:
             self.weight.grad = torch.baddbmm(self.weight * self.penalty, error.flatten(1, 2), x)
             self.optimizer.step()
 
-    def _right(self) -> Rows:
+    def _right(self) -> Int64Array:
         """Return how many examples of its fold's `dev` each classifier has right ``[active folds, penalties]``."""
         import torch
 
@@ -310,7 +308,7 @@ class _Together:
             right.append((predicted == labels).sum(dim=1))
         return torch.stack(right).numpy()
 
-    def _remove_stopped(self, going: npt.NDArray[np.bool_]) -> None:
+    def _remove_stopped(self, going: BoolArray) -> None:
         """Remove the folds whose classifiers have all stopped."""
         import torch
 

@@ -8,15 +8,14 @@ from itertools import islice
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Int64Array, Vectors
 from sentcli.bulk.options import PassageOptions
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.set_passages import SetPassages, best_documents, passages_needed
 from sentcli.model.encoding import Progress
 from sentcli.model.passages import Context
-from sentcli.search.exact import Vectors
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.rows import BLOCK_DOCUMENTS
 from sentcli.search.searcher import CompressedSearch, Searcher
@@ -31,7 +30,6 @@ FLAGS: dict[Reading, list[str]] = {
     "passages with titles": ["--passages", "--context", "title"],
 }
 """What ``encode`` is given to read documents so."""
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class ReadDocuments:
 
     vectors: Vectors
     """``[documents, dim]``, or of passages ``[passages, dim]``."""
-    owners: Rows | None
+    owners: Int64Array | None
     """The row of the document of each passage ``[passages]``; None if each vector is a document."""
     truncated: int
     """The documents that were cut."""

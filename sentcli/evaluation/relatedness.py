@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import Float32Array, Float64Array
 from sentcli.errors import InputError
 from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -29,7 +29,6 @@ from sentcli.evaluation.transfer import pair_features
 from sentcli.io.digests import json_digest
 from sentcli.stores.text_vectors import TextVectors
 
-Floats = npt.NDArray[np.float32]
 GRADES = 5
 BATCH_SIZE = 64
 EPOCHS_OF_A_ROUND = 50
@@ -136,7 +135,7 @@ def _sorted(pairs: sts_pairs.Pairs) -> sts_pairs.Pairs:
     return pairs.of_rows(sorted(range(len(pairs)), key=order))
 
 
-def grades(scores: npt.NDArray[np.float64]) -> Floats:
+def grades(scores: Float64Array) -> Float32Array:
     """Return scores as distributions over the grades 1 to 5 ``[n, 5]``; those of scores below 1 sum to less than 1."""
     scores = scores[:, None]
     floor = np.floor(scores)
@@ -146,13 +145,13 @@ def grades(scores: npt.NDArray[np.float64]) -> Floats:
 
 
 def train(
-    x: Floats,
-    gold: npt.NDArray[np.float64],
-    dev_x: Floats,
-    dev_gold: npt.NDArray[np.float64],
-    test_x: Floats,
+    x: Float32Array,
+    gold: Float64Array,
+    dev_x: Float32Array,
+    dev_gold: Float64Array,
+    test_x: Float32Array,
     finished: Callable[[int], None] = lambda epochs: None,
-) -> tuple[npt.NDArray[np.float64], float | None]:
+) -> tuple[Float64Array, float | None]:
     """Train the head.
 
     Args:
@@ -203,7 +202,7 @@ def train(
 class _Head:
     """A linear layer with a softmax; its gradient is written out, which is faster than autograd for small products."""
 
-    def __init__(self, x: Floats, target: Floats) -> None:
+    def __init__(self, x: Float32Array, target: Float32Array) -> None:
         import torch
 
         self.x = with_ones(x)
@@ -224,7 +223,7 @@ class _Head:
             self.weight.grad = slope.T @ batch
             self.optimizer.step()
 
-    def expected(self, x: Any) -> npt.NDArray[np.float64]:
+    def expected(self, x: Any) -> Float64Array:
         """Return the expected grade ``[n]``."""
         shares = (x @ self.weight.T).softmax(dim=1).numpy()
         return shares @ np.arange(1.0, GRADES + 1)

@@ -10,9 +10,9 @@ from itertools import islice, product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import Float32Array
 from sentcli.encoder import loading
 from sentcli.encoder.reranker import Reranker, read_reranker
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -69,7 +69,7 @@ class EvaluatedReranker:
         loaded = loading.load(self.name, self.spec, self.options, console.note)
         return Reranker(SentenceEncoder(loaded))
 
-    def scores(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> Float32Array:
         """Score pairs of query and document, or read their scores from the cache ``[n]``."""
         encoder = self.model.encoder  # before there is a bar
         cache = VectorCache(json_digest([self.key, encoder.describe()]), fresh=self.rerun)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.arrays import Int64Array
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.beir_files import (
     Qrels,
@@ -31,7 +32,6 @@ from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source
-from sentcli.search.neighbours import Integers
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document
 from sentcli.search.words import plain
 
@@ -309,7 +309,7 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     )
 
 
-def _unjudged_copies(qrels: Qrels, ids: Sequence[str], texts: Integers) -> int:
+def _unjudged_copies(qrels: Qrels, ids: Sequence[str], texts: Int64Array) -> int:
     """Count the relevant documents of queries of which another document is a copy without a judgement of the query.
 
     Args:

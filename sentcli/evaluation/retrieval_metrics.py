@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float64Array
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.beir_files import Qrels, relevant_documents
 from sentcli.io.atomic import replacing
@@ -22,7 +22,6 @@ MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision
 """The names of metrics in trec_eval by their names here; ``mrr`` and ``r_cap`` are BEIR's own."""
 MAIN_CUTOFF = 10
 """The cut-off of the nDCG in BEIR's tables."""
-Floats = npt.NDArray[np.float64]
 
 
 def cutoffs(top_k: int) -> list[int]:
@@ -91,7 +90,7 @@ def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
     return scores
 
 
-def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
+def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Float64Array]:
     """Return the values of each query whose means `score` returns, by metric, in the order of `qrels` ``[queries]``."""
     import pytrec_eval
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from sentcli.arrays import Float64Array
 from sentcli.evaluation.score_kinds import TRAINED_HEAD
 from sentcli.evaluation.scores import ModelScores, TaskScore, average, average_interval
-from sentcli.evaluation.significance import Floats
 
 
 def record_of(score: TaskScore) -> dict[str, Any]:
@@ -43,20 +43,20 @@ def score_of(record: Mapping[str, Any]) -> TaskScore:
     return TaskScore(**fields)
 
 
-def _lists(arrays: Mapping[str, Floats]) -> dict[str, list[float]]:
+def _lists(arrays: Mapping[str, Float64Array]) -> dict[str, list[float]]:
     return {metric: array.tolist() for metric, array in arrays.items()}
 
 
-def _arrays(lists: Mapping[str, list[float]]) -> dict[str, Floats]:
+def _arrays(lists: Mapping[str, list[float]]) -> dict[str, Float64Array]:
     return {metric: np.array(values) for metric, values in lists.items()}
 
 
-def pack(replicates: Floats) -> str:
+def pack(replicates: Float64Array) -> str:
     """Return values on samples as one line of JSON: their 32-bit floats in base64."""
     return base64.b64encode(replicates.astype("<f4").tobytes()).decode("ascii")
 
 
-def unpack(text: str) -> Floats:
+def unpack(text: str) -> Float64Array:
     """Return the values that `pack` was called on.
 
     Raises:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from sentcli.arrays import Float64Array
 from sentcli.errors import InputError
 from sentcli.evaluation.scores import ModelScores
-from sentcli.evaluation.significance import Floats
 from sentcli.io.atomic import check_output, replacing
 
 
@@ -29,7 +29,7 @@ def write_replicates(path: Path, scores: Sequence[ModelScores]) -> None:
     models: list[str] = []
     tasks: list[str] = []
     metrics: list[str] = []
-    rows: list[Floats] = []
+    rows: list[Float64Array] = []
     for of_model in scores:
         for task in of_model.tasks:
             for metric in task.shown_metrics:

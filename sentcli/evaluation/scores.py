@@ -13,12 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float64Array
 from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation import significance
 from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
-from sentcli.evaluation.significance import Floats
 
 AVERAGE = "average"
 
@@ -37,13 +36,13 @@ class TaskScore:
     """Counts and further entries of the JSON of the task."""
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     """95 % intervals by metric."""
-    replicates: dict[str, Floats] = field(default_factory=dict, repr=False)
+    replicates: dict[str, Float64Array] = field(default_factory=dict, repr=False)
     """The values of metrics on random samples of the task's items ``[resamples]``; all models have the same samples."""
-    correct: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
+    correct: BoolArray | None = field(default=None, repr=False)
     """Whether a classifier is right on each test example ``[examples]``."""
     items: tuple[str, ...] = field(default=(), repr=False)
     """Ids of the queries of `item_values`."""
-    item_values: dict[str, Floats] = field(default_factory=dict, repr=False)
+    item_values: dict[str, Float64Array] = field(default_factory=dict, repr=False)
     """The values of metrics for each query ``[items]``."""
     hits: dict[str, list[str]] = field(default_factory=dict, repr=False)
     """Ids of the first documents of each query of one's own retrieval set, best first."""
@@ -87,7 +86,7 @@ class TaskScore:
                 return count
         return None
 
-    def replicates_of(self, metric: str) -> Floats | None:
+    def replicates_of(self, metric: str) -> Float64Array | None:
         """Return the values of a metric on the samples ``[resamples]``, or None if there are none.
 
         Those of an accuracy are drawn here, from the right and wrong answers.
@@ -102,7 +101,7 @@ class TaskScore:
             return self
         return replace(self, details={**self.details, **details})
 
-    def with_replicates(self, replicates: Floats) -> TaskScore:
+    def with_replicates(self, replicates: Float64Array) -> TaskScore:
         """Return the score with its main metric on samples ``[resamples]``, and the interval that they give."""
         metric = self.main_metric
         interval = significance.interval(replicates)
@@ -124,7 +123,7 @@ class TaskScore:
 
 
 @lru_cache(maxsize=512)  # JSON, console and page ask for the same
-def _shares_right(answers: bytes, stream: int) -> Floats:
+def _shares_right(answers: bytes, stream: int) -> Float64Array:
     """Return the share of right answers on samples of the examples ``[resamples]``, given the bytes of the answers."""
     correct = np.frombuffer(answers, np.bool_)
     return significance.mean_replicates(correct.astype(np.float64), stream=stream)
@@ -229,9 +228,9 @@ class ModelScores:
             intervals[AVERAGE] = of_average
         return intervals
 
-    def replicates(self, kind: ScoreKind) -> dict[str, Floats]:
+    def replicates(self, kind: ScoreKind) -> dict[str, Float64Array]:
         """Return those `values` that have samples on each of them ``[resamples]``."""
-        by_title: dict[str, Floats] = {}
+        by_title: dict[str, Float64Array] = {}
         complete = True
         for title, task, metric in self.columns(kind):
             replicates = task.replicates_of(metric)
@@ -309,7 +308,7 @@ def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> floa
     return mean if is_plain else round(mean, 2)
 
 
-def average_replicates(tasks: Iterable[TaskScore]) -> Floats | None:
+def average_replicates(tasks: Iterable[TaskScore]) -> Float64Array | None:
     """Return the mean over tasks of their main metrics on samples ``[resamples]``; None if a task has no samples."""
     of_tasks = []
     for task in tasks:

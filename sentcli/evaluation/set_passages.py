@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import bulk
+from sentcli.arrays import Int64Array
 from sentcli.bulk.options import PassageOptions
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.model.passages import PassageRows, context_of
 from sentcli.search.neighbours import Neighbours
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class SetPassages(SetRows):
                 yield row, in_front + text[span.start : span.end]
 
     @cached_property
-    def owners(self) -> Rows:
+    def owners(self) -> Int64Array:
         """The row of the document of each passage ``[passages]``."""
         return np.fromiter((row for row, _ in self.owned()), np.int64)
 
@@ -78,7 +76,7 @@ class SetPassages(SetRows):
         return len(self.owners)
 
 
-def passages_needed(owners: Rows, k: int) -> int:
+def passages_needed(owners: Int64Array, k: int) -> int:
     """Return how many of the best passages hold `k` documents for sure, or all documents if there are fewer.
 
     Args:
@@ -91,7 +89,7 @@ def passages_needed(owners: Rows, k: int) -> int:
     return int(counts[: k - 1].sum()) + 1
 
 
-def best_documents(passages: Neighbours, owners: Rows, k: int) -> Neighbours:
+def best_documents(passages: Neighbours, owners: Int64Array, k: int) -> Neighbours:
     """Return the documents of the best passages of each query ``[queries, k]``, each once, where its best one stands.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import Int64Array, Vectors
 from sentcli.bulk.options import PassageOptions
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -18,7 +19,6 @@ from sentcli.evaluation.retrieval_metrics import Run
 from sentcli.evaluation.set_passages import SetPassages, best_documents, passages_needed
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
-from sentcli.search.exact import Vectors
 from sentcli.search.fusion import fuse
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.neighbours import Neighbours
@@ -77,7 +77,7 @@ class SetSearch:
     passages: PassageOptions | None = None
     """How documents are cut for vectors, each found by its best passage; None encodes whole documents. BM25, which
     reads all of a text, always compares whole ones."""
-    own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
+    own: Int64Array = field(init=False)
     """The row of each query's own document, which is no hit; -1 where there is none ``[queries]``."""
     _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
 

@@ -19,15 +19,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float64Array
 from sentcli.evaluation.differences import LEVEL, Difference, Variation
 from sentcli.search.neighbours import require_finite
 
-Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
 SAMPLES_SEED = 1
 
 
-def spearman_replicates(predicted: Floats, gold: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:
+def spearman_replicates(
+    predicted: Float64Array, gold: Float64Array, resamples: int = RESAMPLES, *, stream: int = 0
+) -> Float64Array:
     """Return Spearman's correlation times 100 on random samples of the pairs ``[resamples]``.
 
     The samples are the same for arguments of the same length, so that two models can be compared on each of them. A
@@ -49,7 +51,7 @@ def spearman_replicates(predicted: Floats, gold: Floats, resamples: int = RESAMP
     return 100 * np.concatenate(correlations)
 
 
-def mean_replicates(values: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:
+def mean_replicates(values: Float64Array, resamples: int = RESAMPLES, *, stream: int = 0) -> Float64Array:
     """Return the mean of values on random samples of them ``[resamples]``, drawn as for `spearman_replicates`.
 
     Args:
@@ -63,7 +65,7 @@ def mean_replicates(values: Floats, resamples: int = RESAMPLES, *, stream: int =
     return np.concatenate(means)
 
 
-def resampled_counts(n: int, resamples: int, stream: int) -> Iterator[Floats]:
+def resampled_counts(n: int, resamples: int, stream: int) -> Iterator[Float64Array]:
     """Yield blocks of random samples, each as how often it has each of `n` items ``[block, n]``."""
     random = np.random.default_rng([SAMPLES_SEED, stream])
     for samples in _block_sizes(n, resamples):
@@ -83,17 +85,17 @@ def _block_sizes(n: int, samples: int) -> Iterator[int]:
 class _Ranks:
     """Computes the ranks of values in samples of them; equal values have their mean rank."""
 
-    def __init__(self, values: Floats) -> None:
+    def __init__(self, values: Float64Array) -> None:
         _, self.group = np.unique(values, return_inverse=True)
         self.order = np.argsort(self.group, kind="stable")
         self.starts = np.flatnonzero(np.diff(self.group[self.order], prepend=-1))
 
-    def __call__(self, counts: Floats) -> Floats:
+    def __call__(self, counts: Float64Array) -> Float64Array:
         sizes = np.add.reduceat(counts[:, self.order], self.starts, axis=1)
         return (np.cumsum(sizes, axis=1) - sizes / 2 + 0.5)[:, self.group]
 
 
-def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
+def _correlation(counts: Float64Array, first: Float64Array, second: Float64Array) -> Float64Array:
     """Return Pearson's correlation of the ranks in each sample ``[block]``; 0 if the ranks of a side are constant."""
     first = _centred(counts, first)
     second = _centred(counts, second)
@@ -104,19 +106,19 @@ def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
     return np.divide(covariance, deviations, out=np.zeros(len(counts)), where=deviations > 0)
 
 
-def _centred(counts: Floats, ranks: Floats) -> Floats:
+def _centred(counts: Float64Array, ranks: Float64Array) -> Float64Array:
     """Return ranks ``[block, n]`` minus their mean in each sample."""
     sums = (counts * ranks).sum(axis=1, keepdims=True)
     return ranks - sums / counts.shape[1]  # a sample has as many pairs as there are
 
 
-def interval(replicates: Floats) -> tuple[float, float]:
+def interval(replicates: Float64Array) -> tuple[float, float]:
     """Return the ends of the middle 95 % of the values on samples ``[resamples]``."""
     low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def mean_interval(values: Floats, usual: float = 0.0) -> tuple[float, float]:
+def mean_interval(values: Float64Array, usual: float = 0.0) -> tuple[float, float]:
     """Return the 95 % interval of the mean of independent values, by Student's t.
 
     Of paired differences, most of which may be 0, it is too narrow in a sample in which nothing changes. Where the size
@@ -170,7 +172,7 @@ def compare_groups(
     return _compared(first_values.mean(axis=1), second_values.mean(axis=1), covariance, items - 1, fixed)
 
 
-def compare_means(values: Floats, others: Floats) -> Difference:
+def compare_means(values: Float64Array, others: Float64Array) -> Difference:
     """Compare the mean values of two models as they are, by Student's t of the paired differences.
 
     A single item tells nothing of others: if its value has changed, the interval is all that there can be.
@@ -189,8 +191,8 @@ def compare_means(values: Floats, others: Floats) -> Difference:
 def compare_seeds(
     scores: Sequence[float],
     others: Sequence[float],
-    replicates: Floats,
-    other_replicates: Floats,
+    replicates: Float64Array,
+    other_replicates: Float64Array,
     items: int,
     fixed: tuple[bool, bool] = (False, False),
 ) -> Difference:
@@ -214,7 +216,9 @@ def compare_seeds(
     return _compared(np.array(scores), np.array(others), covariance, item_freedom, fixed)
 
 
-def compare_two(score: float, other: float, replicates: Floats, other_replicates: Floats, items: int) -> Difference:
+def compare_two(
+    score: float, other: float, replicates: Float64Array, other_replicates: Float64Array, items: int
+) -> Difference:
     """Compare two models as they are, by `compare_seeds`.
 
     Args:
@@ -228,7 +232,7 @@ def compare_two(score: float, other: float, replicates: Floats, other_replicates
 
 
 def _compared(
-    first: Floats, second: Floats, covariance: Floats, item_freedom: float, fixed: tuple[bool, bool]
+    first: Float64Array, second: Float64Array, covariance: Float64Array, item_freedom: float, fixed: tuple[bool, bool]
 ) -> Difference:
     """Compare two groups of scores on the same items.
 
@@ -278,7 +282,7 @@ def _single_runs(first: bool, second: bool) -> str | None:
     return f"{groups} one run, which tells nothing of the spread between seeds"
 
 
-def _variance_of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, float, float]:
+def _variance_of_seeds(groups: Sequence[tuple[Float64Array, Float64Array]]) -> tuple[float, float, float]:
     """Return the variance of a difference of means over seeds, its degrees of freedom, and the part due to the items.
 
     The variance of each group is drawn towards the pooled one, as Smyth (2004) moderates variances of few replicates.
@@ -331,7 +335,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected
 
 
-def accuracy_interval(correct: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def accuracy_interval(correct: BoolArray) -> tuple[float, float]:
     """Return the interval of an accuracy, times 100 (Lancaster, "Significance tests in discrete distributions", 1961).
 
     It is Clopper and Pearson's exact interval with half of the chance of the count itself (mid-P). From 200 items on it
@@ -360,7 +364,7 @@ def _lowest_accuracy(right: int, items: int) -> float:
     return float(brentq(excess, 0, 1))
 
 
-def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_], highest: float = 100) -> Difference:
+def mcnemar(correct: BoolArray, others: BoolArray, highest: float = 100) -> Difference:
     """Compare two models by the examples that only one of them has right (McNemar, exact).
 
     Args:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import AnyArray, Float64Array
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DegenerateVectorsError, SentcliError
 from sentcli.evaluation import significance, sts_pairs
@@ -29,13 +29,11 @@ from sentcli.model.tokenizing import pair_text
 from sentcli.search.neighbours import require_finite
 from sentcli.stores.text_vectors import TextVectors
 
-Floats = npt.NDArray[Any]
-
 ROUNDING = 1e-6
 """Similarities count as equal if their relative difference is smaller, since single precision does not resolve it."""
 
 
-def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
+def cosine(first: AnyArray, second: AnyArray) -> Float64Array:
     """Return row-wise cosine similarity ``[n]`` in float64; 0 where a vector is zero, as SentEval does.
 
     Raises:
@@ -50,7 +48,7 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     return np.divide(products, norms, out=np.zeros(len(first)), where=norms > 0)
 
 
-def similarities(first: Floats, second: Floats, similarity: Similarity) -> npt.NDArray[np.float64]:
+def similarities(first: AnyArray, second: AnyArray, similarity: Similarity) -> Float64Array:
     """Return the row-wise similarity ``[n]`` in float64: cosine or inner product.
 
     Raises:
@@ -63,7 +61,7 @@ def similarities(first: Floats, second: Floats, similarity: Similarity) -> npt.N
     return np.einsum("nd,nd->n", first.astype(np.float64), second.astype(np.float64))
 
 
-def resolved(values: Floats, scale: float) -> npt.NDArray[np.float64]:
+def resolved(values: AnyArray, scale: float) -> Float64Array:
     """Return values of which those are equal that rounding cannot tell apart, so that ranks do not depend on it.
 
     From the lowest value on, each value and those that lie above it by at most `ROUNDING` of the scale become their
@@ -97,7 +95,7 @@ def resolved(values: Floats, scale: float) -> npt.NDArray[np.float64]:
 
 def pair_similarities(
     first: Sequence[str], second: Sequence[str], vectors: TextVectors, similarity: Similarity, *, joint: bool = False
-) -> npt.NDArray[np.float64]:
+) -> Float64Array:
     """Return how similar a model calls the texts of pairs ``[n]``, as `resolved` so that they can be ranked.
 
     Args:
@@ -123,7 +121,7 @@ def pair_similarities(
 
 
 def correlations(
-    task: str, subsets: Sequence[tuple[str, Floats, Floats]], resamples: int = 0, aggregation: str = "all"
+    task: str, subsets: Sequence[tuple[str, AnyArray, AnyArray]], resamples: int = 0, aggregation: str = "all"
 ) -> TaskScore:
     """Correlate predicted with gold scores.
 
@@ -178,12 +176,12 @@ def correlations(
     return score.with_replicates(np.average(replicates, axis=0, weights=weights))
 
 
-def _check_gold(gold: Floats, title: str) -> None:
+def _check_gold(gold: AnyArray, title: str) -> None:
     if not _varies(gold):
         raise SentcliError(f"{title}: no correlation, the gold scores are all equal or not finite")
 
 
-def _varies(values: Floats) -> bool:
+def _varies(values: AnyArray) -> bool:
     """Tell whether values are finite, and at least two of them differ by more than rounding."""
     if len(values) < 2 or not np.isfinite(values).all():
         return False
@@ -280,7 +278,7 @@ class SimilarityTask:
         """Return the task of some rows of its table."""
         return replace(self, subsets=[self.subsets[0].of_rows(rows)])
 
-    def predicted(self, vectors: TextVectors) -> npt.NDArray[np.float64]:
+    def predicted(self, vectors: TextVectors) -> Float64Array:
         """Return the cosine of each pair ``[n]``, or the score of a cross-encoder.
 
         Those of all subsets are resolved together, since they are ranked together, too.

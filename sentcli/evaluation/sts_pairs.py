@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float64Array
 from sentcli.bounds import one_of
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.files import detokenised, fields, number, read_lines, task_names
@@ -40,7 +40,7 @@ class Pairs:
     name: str
     first: list[str]
     second: list[str]
-    gold: npt.NDArray[np.float64]
+    gold: Float64Array
 
     def __len__(self) -> int:
         return len(self.first)

@@ -10,13 +10,13 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float64Array
 from sentcli.errors import InputError
 from sentcli.evaluation.differences import Difference
 from sentcli.evaluation.score_kinds import TRANSFER
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
-from sentcli.evaluation.significance import Floats, compare_groups, compare_seeds, mcnemar
+from sentcli.evaluation.significance import compare_groups, compare_seeds, mcnemar
 from sentcli.seeds import mean_and_deviation
 
 
@@ -127,11 +127,11 @@ class System:
             return None, None
         return mean_and_deviation(values)
 
-    def samples(self, column: str) -> Floats | None:
+    def samples(self, column: str) -> Float64Array | None:
         """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples."""
         if not self.values(column):
             return None
-        samples: list[Floats] = []
+        samples: list[Float64Array] = []
         for scores in self.seeds:
             draws = scores.replicates(scores.kinds[0]).get(column)
             if draws is None or (samples and len(draws) != len(samples[0])):
@@ -230,7 +230,7 @@ class System:
             return Difference(apart, reason="the number of items that were sampled is not known")
         return compare_seeds(values, other_values, samples, others, items, fixed)
 
-    def _answers(self, column: str) -> npt.NDArray[np.bool_] | None:
+    def _answers(self, column: str) -> BoolArray | None:
         """Return whether a single model is right on each example of a transfer task ``[examples]``; else None."""
         (scores,) = self.seeds
         for task in scores.of_kind(TRANSFER):

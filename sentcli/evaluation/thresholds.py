@@ -14,14 +14,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float64Array, Int64Array
 from sentcli.evaluation.observed_hits import FOLDS, Observed, folds, quantile_of, share_interval
 from sentcli.search.calibration import Curve, Isotonic, Logistic
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
-Booleans = npt.NDArray[np.bool_]
 
 LEAST_ABOVE = 20
 """A precision of fewer hits is not taken for one."""
@@ -154,13 +150,13 @@ def find_threshold(observed: Observed, precision: float) -> Threshold:
 class Cuts:
     """Every similarity that separates hits from less similar ones, and what lies above it."""
 
-    similarities: Floats
+    similarities: Float64Array
     """Midway between the last hit above and the next one, in falling order ``[cuts]``."""
-    above: Floats
+    above: Float64Array
     """Hits above each cut ``[cuts]``."""
-    right: Floats
+    right: Float64Array
     """The right ones among them ``[cuts]``."""
-    squares: Floats
+    squares: Float64Array
     """Sums over groups of squares and products of these two: right right, right above, above above ``[3, cuts]``."""
     quantile: float
     """Student's, of the number of groups."""
@@ -174,7 +170,7 @@ class Cuts:
         right = ranked.right.astype(np.float64)
         above_in_group, right_in_group = _earlier_in_group(ranked.groups, right)
         # a hit adds one to its group's count, and perhaps one to its right ones: what the squares grow by
-        growth: Floats = np.stack(
+        growth: Float64Array = np.stack(
             [
                 right * (2 * right_in_group + 1),
                 right_in_group + right * (above_in_group + 1),
@@ -232,7 +228,7 @@ class Cuts:
         return Highest(float(precisions[best]), float(self.similarities[enough[best]]))
 
 
-def _earlier_in_group(groups: Rows, right: Floats) -> tuple[Floats, Floats]:
+def _earlier_in_group(groups: Int64Array, right: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return of each hit how many of its group come before it, and how many right ones ``[n]``."""
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -284,7 +280,7 @@ def fit_logistic(observed: Observed) -> Logistic:
 FITS: dict[str, Callable[[Observed], Curve]] = {"isotonic": fit_isotonic, "logistic": fit_logistic}
 
 
-def _bins(observed: Observed, predicted: Floats) -> Iterator[Bin]:
+def _bins(observed: Observed, predicted: Float64Array) -> Iterator[Bin]:
     """Yield `BINS` parts of equal size, the least probable hits first."""
     order = np.argsort(predicted, kind="stable")
     for rows in np.array_split(order, BINS):

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import Float32Array, Float64Array, Int64Array
 from sentcli.errors import InputError
 from sentcli.evaluation import significance, transfer_data
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -22,11 +22,10 @@ from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
 from sentcli.evaluation.score_kinds import TRANSFER, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.transfer_data import Examples, Rows
+from sentcli.evaluation.transfer_data import Examples
 from sentcli.io.digests import json_digest
 from sentcli.stores.text_vectors import TextVectors
 
-Floats = npt.NDArray[np.float32]
 PROTOCOLS: dict[str, Trainer] = {
     "full": GradientTrainer(10, "adam", batch_size=64, tenacity=5, epoch_size=4),
     "fast": GradientTrainer(5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
@@ -34,7 +33,7 @@ PROTOCOLS: dict[str, Trainer] = {
 }
 
 
-def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
+def features(task: Examples, vectors: TextVectors) -> dict[str, Float32Array]:
     """Return the features of each split: the vector of a text, or for pairs ``|u - v|`` and ``u * v``."""
     by_split = {}
     for split, examples in task.splits.items():
@@ -46,7 +45,7 @@ def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
     return by_split
 
 
-def pair_features(first: Floats, second: Floats) -> Floats:
+def pair_features(first: Float32Array, second: Float32Array) -> Float32Array:
     """Return the features of pairs of texts, ``|u - v|`` and ``u * v`` ``[n, 2 dim]``."""
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
@@ -143,7 +142,7 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
 class _Tested(NamedTuple):
     """The results of classifiers on their test examples."""
 
-    predicted: Rows
+    predicted: Int64Array
     """The classes of the test examples, in the toolkit's order."""
     accuracy: float
     """The accuracy on the test examples, times 100."""
@@ -153,7 +152,9 @@ class _Tested(NamedTuple):
     """The chosen penalty of each outer fold: the weight of L2, or scikit-learn's C, which is stronger if smaller."""
 
 
-def _stratified(task: Examples, y: Rows, folds: int, groups: Rows | None = None) -> list[tuple[Rows, Rows]]:
+def _stratified(
+    task: Examples, y: Int64Array, folds: int, groups: Int64Array | None = None
+) -> list[tuple[Int64Array, Int64Array]]:
     """Return the folds of a task's examples; the error of too few names their files."""
     try:
         return stratified(y, folds, groups)
@@ -163,7 +164,7 @@ def _stratified(task: Examples, y: Rows, folds: int, groups: Rows | None = None)
 
 
 def _with_dev_set(
-    trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step
+    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: Step
 ) -> _Tested:
     """Choose the penalty by the development set, and test on the test set."""
     count = len(y["train"])
@@ -183,8 +184,13 @@ def _with_dev_set(
 
 
 def _cross_validated(
-    trainer: Trainer, task: Examples, x: Floats, y: Rows, splits: Sequence[tuple[Rows, Floats]], finished: Step
-) -> tuple[list[Rows], float, list[float]]:
+    trainer: Trainer,
+    task: Examples,
+    x: Float32Array,
+    y: Int64Array,
+    splits: Sequence[tuple[Int64Array, Float32Array]],
+    finished: Step,
+) -> tuple[list[Int64Array], float, list[float]]:
     """Choose the penalty of each split by folds of its training rows, train on all of them, and test.
 
     Args:
@@ -222,7 +228,7 @@ def _cross_validated(
 
 
 def _with_test_set(
-    trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step
+    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: Step
 ) -> _Tested:
     """Choose the penalty by folds of the training set, and test on the test set."""
     rows = np.arange(len(y["train"]))
@@ -231,7 +237,7 @@ def _with_test_set(
     return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, penalties)
 
 
-def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Rows, Rows]]:
+def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Int64Array, Int64Array]]:
     """Return the folds of a task without splits, each as rows to train on and rows to test on.
 
     Raises:
@@ -240,7 +246,9 @@ def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Rows, Rows]]:
     return _stratified(task, task.labels["all"], trainer.folds, task.groups)
 
 
-def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[str, Rows], finished: Step) -> _Tested:
+def _nested(
+    trainer: Trainer, task: Examples, xs: dict[str, Float32Array], ys: dict[str, Int64Array], finished: Step
+) -> _Tested:
     """Test by outer folds, in each of which inner folds of its training rows choose the penalty."""
     x = xs["all"]
     y = ys["all"]
@@ -255,11 +263,11 @@ def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[st
     return _Tested(predicted, float(np.mean(accuracies)), dev_accuracy, penalties)
 
 
-def _accuracy(predicted: Rows, y: Rows) -> float:
+def _accuracy(predicted: Int64Array, y: Int64Array) -> float:
     return 100 * float((predicted == y).mean())
 
 
-def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:
+def best(accuracy: Float64Array) -> tuple[int, float]:
     """Return the position and the mean accuracy of the best penalty of ``[folds, penalties]``, times 100.
 
     The toolkit compares means that are rounded to two decimals, and takes the first of equal ones.

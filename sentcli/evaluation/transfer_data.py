@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Int64Array
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.files import detokenised, fields, read_lines, task_names
 
-Rows = npt.NDArray[np.int64]
 FOLDERS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK")
 """The folders of the tasks in SentEval's ``downstream`` folder."""
 Validation = Literal["folds", "test", "dev and test"]
@@ -64,7 +63,7 @@ class Examples:
         return replace(self, splits={split: examples[::step] for split, examples in self.splits.items()})
 
     @property
-    def groups(self) -> Rows | None:
+    def groups(self) -> Int64Array | None:
         """The group of each example of the first split; None if they have none."""
         first_split = next(iter(self.splits.values()))
         groups = [example.group for example in first_split]
@@ -73,7 +72,7 @@ class Examples:
         return np.array(groups, np.int64)
 
     @property
-    def labels(self) -> dict[str, Rows]:
+    def labels(self) -> dict[str, Int64Array]:
         """The classes of each split."""
         by_split = {}
         for split, examples in self.splits.items():

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import Float64Array, Vectors
 from sentcli.compression import Compression
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import costs
@@ -27,10 +28,10 @@ from sentcli.evaluation.readings import ReadDocuments, pieces_of, read_documents
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked
 from sentcli.evaluation.set_search import SetSearch
-from sentcli.evaluation.significance import Floats, mean_interval
+from sentcli.evaluation.significance import mean_interval
 from sentcli.evaluation.variant_grid import Encoding, Storage, VariantGrid, encodings, storages
 from sentcli.search import searcher
-from sentcli.search.exact import Blocks, Vectors
+from sentcli.search.exact import Blocks
 from sentcli.search.faiss_border import require_faiss
 from sentcli.search.options import SearchOptions
 from sentcli.search.provenance import Provenance
@@ -91,7 +92,7 @@ class Variant:
     encoding: Encoding
     storage: Storage
     name: str
-    values: Floats = field(repr=False)
+    values: Float64Array = field(repr=False)
     """The metric of each query ``[queries]``."""
     bytes_per_vector: int
     """The bytes of the vectors of a document: of one, or in the mean of those of its passages."""
@@ -151,7 +152,7 @@ class VariantComparison:
         return Difference(float(of_half.mean()), low, high)
 
     @cached_property
-    def _all_differences(self) -> Floats:
+    def _all_differences(self) -> Float64Array:
         """The differences of all ways from the first one, for each query, that are not 0."""
         differences = np.concatenate([variant.values - self.variants[0].values for variant in self.variants])
         return differences[differences != 0]

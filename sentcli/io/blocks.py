@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Le
 
 from sentcli.errors import DataError, InputError
@@ -30,8 +29,8 @@ from sentcli.io.readers import ReadOptions, RowBatch, row_batches, rows
 from sentcli.io.sources import Cursor, Source
 
 if TYPE_CHECKING:
+    from sentcli.arrays import Digests, Int64Array
     from sentcli.io.column_types import Columns
-    from sentcli.io.digests import Digests
 
 MANIFEST = "manifest.json"
 """The name of the manifest of a whole directory of shards."""
@@ -164,7 +163,7 @@ class Survey:
     """The number of rows with the id of an earlier row."""
     repeated: str = ""
     """The first such id, and where it stands."""
-    id_hashes: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    id_hashes: Int64Array = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     """The hashes of all different ids of this process's `hash`, sorted; none if ids are row numbers."""
     positions: list[InputPosition] = field(default_factory=list)
     """Places at which `blocks` can begin: the start of each input, and ends of batches, `BLOCK_ROWS` or more apart."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+
+from sentcli.arrays import UInt64Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Hashes = npt.NDArray[np.uint64]
 
 MISSING = np.uint64(0x9E3779B97F4A7C15)
 """The number of a value that is missing."""
@@ -19,7 +19,7 @@ FACTOR = np.uint64(0x100000001B3)
 """By what the number of a row is multiplied before that of another column is added."""
 
 
-def row_hashes(columns: Mapping[str, pa.Array]) -> Hashes:
+def row_hashes(columns: Mapping[str, pa.Array]) -> UInt64Array:
     """Return a number for each row ``[n]``, which is another one for other values, names or types of its columns.
 
     Args:
@@ -33,7 +33,7 @@ def row_hashes(columns: Mapping[str, pa.Array]) -> Hashes:
     return numbers
 
 
-def value_hashes(array: pa.Array) -> Hashes:
+def value_hashes(array: pa.Array) -> UInt64Array:
     """Return a number for each value of a column ``[n]``: of numbers and times by their bits, of others by their text.
 
     Two different values have the same number with a probability of about 2^-64.
@@ -60,11 +60,11 @@ def _has_bits(kind: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(kind)) and kind.bit_width in (8, 16, 32, 64)
 
 
-def _of_objects(texts: Any) -> Hashes:
+def _of_objects(texts: Any) -> UInt64Array:
     """Return a number for each text ``[n]``."""
     from pandas.util import hash_array
 
     objects = np.empty(len(texts), np.object_)
     objects[:] = texts
-    numbers: Hashes = hash_array(objects, categorize=False)
+    numbers: UInt64Array = hash_array(objects, categorize=False)
     return numbers

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentcli.arrays import AnyArray
 from sentcli.errors import DataError, InputError, SentcliError, one_line
 from sentcli.io.blocks import MANIFEST, Counts
 from sentcli.io.dataset import Manifest, Shard, check_rows, read_manifest, remedy, shard_number
 from sentcli.io.folder import Folder
-from sentcli.io.writers import Vectors, mapped_array
+from sentcli.io.writers import mapped_array
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def check_dataset(place: Folder) -> DatasetCheck:
     )
 
 
-def mapped_shard(folder: Path, shard: Shard, dimension: int, dtype: str) -> Vectors:
+def mapped_shard(folder: Path, shard: Shard, dimension: int, dtype: str) -> AnyArray:
     """Map a shard of a directory that `encode` wrote ``[rows, dimension]``.
 
     Args:

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.errors import InputError
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
@@ -19,7 +19,7 @@ from sentcli.io.dataset import CANARIES, CUT, InputGroup, Manifest, Shard, read_
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import Folder
 from sentcli.io.forms import write_json
-from sentcli.io.writers import OutputPlan, Vectors, npy_writer, parquet_writer
+from sentcli.io.writers import OutputPlan, npy_writer, parquet_writer
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ShardWriter:
         """Whether all rows of the plan have been written."""
         return self.counts.rows >= self.plan.rows
 
-    def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
+    def write(self, block: Block, vectors: AnyArray, counts: Counts) -> None:
         """Append rows."""
         for write in self.open_files:
             write(block, vectors)
@@ -255,7 +255,7 @@ class DatasetWriter:
                 )
         return whole
 
-    def known_ids(self, hashes: npt.NDArray[np.int64]) -> int:
+    def known_ids(self, hashes: Int64Array) -> int:
         """Return how many of some ids rows of earlier inputs have, which stand on this machine.
 
         Args:
@@ -318,7 +318,7 @@ class DatasetWriter:
         is_own = makes_all or number - self.first_shard in self.share
         return is_own and (is_partial or number not in finished)
 
-    def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
+    def write(self, block: Block, vectors: AnyArray, counts: Counts) -> None:
         """Append rows to their shard, and finish the shard when it is full."""
         if self.current is None:
             self.current = ShardWriter(self.folder, self.shard_place(block.shard), self.shard_plan(block.shard))

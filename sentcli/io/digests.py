@@ -22,10 +22,8 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import regular, replacing
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from sentcli.arrays import AnyArray, Digests
 
-    Digests = npt.NDArray[np.bytes_]
 
 CACHE = "SENTCLI_CACHE"
 """The variable of the environment that names the folder of the cache."""
@@ -186,7 +184,7 @@ def text_digests(texts: Iterable[str]) -> Digests:
     return _digests(map(methodcaller("encode", "utf-8", "surrogatepass"), texts))
 
 
-def vector_digests(vectors: Iterable[npt.NDArray[Any]]) -> Digests:
+def vector_digests(vectors: Iterable[AnyArray]) -> Digests:
     """Return a digest of each vector ``[n]``, which is contiguous."""
     return _digests(vector.data for vector in vectors)
 

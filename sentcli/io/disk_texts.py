@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import IO, overload
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Int64Array
 from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import Source
 from sentcli.io.text_lines import lines_and_places
@@ -25,9 +25,9 @@ class Texts(Sequence[str]):
     A plain text file is read in place. Texts from tables and compressed files are in a temporary file.
     """
 
-    starts: npt.NDArray[np.int64]
+    starts: Int64Array
     """The byte at which each text begins, counted over all files ``[n]``."""
-    sizes: npt.NDArray[np.int64]
+    sizes: Int64Array
     """The number of bytes of each text ``[n]``."""
     files: Sequence[mmap.mmap]
     ends: Sequence[int]
@@ -50,7 +50,7 @@ class Texts(Sequence[str]):
         end = start + int(self.sizes[index])
         return self.files[file][start:end].decode("utf-8")
 
-    def select(self, numbers: npt.NDArray[np.int64]) -> Texts:
+    def select(self, numbers: Int64Array) -> Texts:
         """Return the texts with these numbers ``[m]``."""
         return Texts(self.starts[numbers], self.sizes[numbers], self.files, self.ends)
 

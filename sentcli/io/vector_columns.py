@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import AnyArray
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.arrow_tables import open_arrow, read_from_end
 from sentcli.io.formats import records
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sources import Source, say_once
 
-Array = npt.NDArray[Any]
 EMBEDDING = "embedding"
 """The column of the vectors in files that `encode` wrote."""
 RECORD = b"sentcli"
@@ -94,7 +93,7 @@ def metadata_of(source: Source) -> dict[bytes, bytes]:
         return dict(schema.metadata or {})
 
 
-def read_vectors(source: Source, column: str) -> list[Array]:
+def read_vectors(source: Source, column: str) -> list[AnyArray]:
     """Return the vectors in a column, as arrays ``[rows, dimension]`` that follow on each other.
 
     Raises:
@@ -104,7 +103,7 @@ def read_vectors(source: Source, column: str) -> list[Array]:
         return _of_records(source, column)
     import pyarrow.compute as pc
 
-    arrays: list[Array] = []
+    arrays: list[AnyArray] = []
     first = 0
     with _opened(source, column) as (schema, chunks):
         for chunk in chunks:
@@ -125,9 +124,9 @@ def read_vectors(source: Source, column: str) -> list[Array]:
     return arrays or [np.empty((0, max(width, 0)), np.float32)]
 
 
-def _of_records(source: Source, column: str) -> list[Array]:
+def _of_records(source: Source, column: str) -> list[AnyArray]:
     """Return the vectors in JSON Lines."""
-    rows: list[Array] = []
+    rows: list[AnyArray] = []
     for line, record in records(source):
         values = record.get(column)
         if not isinstance(values, list) or not set(map(type, values)) <= {int, float}:

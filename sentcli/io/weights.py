@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy.typing as npt
 from annotated_types import MinLen
 
 from sentcli.errors import InputError, SentcliError, interruption, lacks_memory, library_errors, of_memory
@@ -23,6 +22,8 @@ from sentcli.io.typed import ValueCheck
 
 if TYPE_CHECKING:
     import torch
+
+    from sentcli.arrays import AnyArray
 
     StateDict = dict[str, torch.Tensor]
 
@@ -98,7 +99,7 @@ def has_weights(folder: Path) -> bool:
     return any((folder / name).exists() for name in WEIGHT_FILES)
 
 
-def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+def read_tensors(path: Path) -> dict[str, AnyArray]:
     """Read a small safetensors file without torch.
 
     Raises:

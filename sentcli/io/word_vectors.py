@@ -21,7 +21,7 @@ from sentcli.io.packed import DAMAGED, PACKED, open_packed
 from sentcli.io.weights import SERVE_IT
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from sentcli.arrays import Float32Array
 
 FORMAT = 2
 """Changes when another model comes out of the same file: then what is in the cache is not read again."""
@@ -75,7 +75,7 @@ def made_once(folder: Path, write: Callable[[Path], None]) -> Path:
     return folder
 
 
-def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
+def read_word_vectors(path: Path) -> tuple[list[str], Float32Array]:
     """Read words and their vectors ``[words, d]``.
 
     A line is a word and d numbers, with single spaces between them; word2vec has a line with the number of words and d
@@ -84,7 +84,7 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
     Raises:
         InputError: if the first line is no vector, or a later one has another number of values.
     """
-    vectors: dict[str, npt.NDArray[np.float32]] = {}
+    vectors: dict[str, Float32Array] = {}
     dimension = 0
     no_model = f"{path} is a file; a model is a folder, or a text file of word vectors"
     with working(f"reading the word vectors of {path.name} (once)") as say, _opened(path) as handle:
@@ -126,7 +126,7 @@ def _opened(path: Path) -> IO[str]:
     return io.TextIOWrapper(open_packed(path, packed), encoding="utf-8-sig", newline="\n")
 
 
-def _vector(fields: Sequence[str], dimension: int) -> npt.NDArray[np.float32] | None:
+def _vector(fields: Sequence[str], dimension: int) -> Float32Array | None:
     """Return the vector in the last fields of a line, or None if these are no finite numbers or too few."""
     if not dimension:
         return None
@@ -138,7 +138,7 @@ def _vector(fields: Sequence[str], dimension: int) -> npt.NDArray[np.float32] | 
 
 
 def write_static_folder(
-    folder: Path, words: Sequence[str], table: npt.NDArray[np.float32], normalizer: Any, pre_tokenizer: Any = None
+    folder: Path, words: Sequence[str], table: Float32Array, normalizer: Any, pre_tokenizer: Any = None
 ) -> None:
     """Write words and their vectors as a model that sentence-transformers opens, into an existing folder.
 
@@ -164,7 +164,7 @@ def write_static_folder(
     write_static(folder, tokenizer, rows)
 
 
-def write_static(folder: Path, tokenizer: Any, table: npt.NDArray[np.float32], *, unit_length: bool = False) -> None:
+def write_static(folder: Path, tokenizer: Any, table: Float32Array, *, unit_length: bool = False) -> None:
     """Write a table of token vectors as a model that sentence-transformers opens, into an existing folder.
 
     Args:

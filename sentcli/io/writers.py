@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, library_errors, nearest
 from sentcli.io.atomic import regular, replacing
@@ -29,8 +28,8 @@ from sentcli.printable import escaped
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Vectors = npt.NDArray[Any]
-"""``[rows, dim]`` of one of the types of DTYPES."""
+    from sentcli.arrays import AnyArray
+
 TENSOR = "embeddings"
 """The tensor of the vectors in a safetensors file."""
 DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "uint8": "U8"}
@@ -50,7 +49,7 @@ class OutputPlan:
     """One of DTYPES."""
 
 
-Write = Callable[[Block, Vectors], None]
+Write = Callable[[Block, "AnyArray"], None]
 """Appends the rows of a block with their vectors ``[rows, dim]``."""
 
 
@@ -110,12 +109,12 @@ def stdout_writer() -> Iterator[Write]:
     sys.stdout.flush()
 
 
-def _write_raw(handle: IO[bytes], dtype: np.dtype[Any], _: Block, vectors: Vectors) -> None:
+def _write_raw(handle: IO[bytes], dtype: np.dtype[Any], _: Block, vectors: AnyArray) -> None:
     """Append the vectors row by row."""
     handle.write(np.ascontiguousarray(vectors, dtype=dtype).data)
 
 
-def _write_jsonl(write: Callable[[str], object], block: Block, vectors: Vectors) -> None:
+def _write_jsonl(write: Callable[[str], object], block: Block, vectors: AnyArray) -> None:
     """Append an object with ``id``, ``text``, the other columns and ``embedding`` for each row."""
     for i, vector in enumerate(vectors):
         row = {"id": block.ids[i], "text": block.texts[i]}
@@ -146,7 +145,7 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
     # Arrow opens no file whose name is no UTF-8
     with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
 
-        def write(block: Block, vectors: Vectors) -> None:
+        def write(block: Block, vectors: AnyArray) -> None:
             arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
             for name, kind in plan.column_types.items():
                 arrays.append(arrow_column(block.columns[name], kind))
@@ -187,7 +186,7 @@ def text_cell(value: Any) -> str | None:
     return str(value)
 
 
-def mapped_array(file: Path | Place) -> Vectors:
+def mapped_array(file: Path | Place) -> AnyArray:
     """Map an ``.npy`` file.
 
     Raises:
@@ -204,7 +203,7 @@ def mapped_array(file: Path | Place) -> Vectors:
         return array
 
 
-def read_npy(place: Place) -> tuple[Vectors, str | None]:
+def read_npy(place: Place) -> tuple[AnyArray, str | None]:
     """Map the vectors of an ``.npy`` file, which keeps no settings.
 
     Raises:
@@ -217,7 +216,7 @@ def read_npy(place: Place) -> tuple[Vectors, str | None]:
         raise InputError(f"no such file: {place}") from error
 
 
-def read_safetensors(place: Place) -> tuple[Vectors, str | None]:
+def read_safetensors(place: Place) -> tuple[AnyArray, str | None]:
     """Read the vectors of a safetensors file, and the text of the settings in its head, if there is one.
 
     Raises:
@@ -229,7 +228,7 @@ def read_safetensors(place: Place) -> tuple[Vectors, str | None]:
     damaged = library_errors(
         lambda why: DataError(place.name, f"not a readable safetensors file: {why}"), FileNotFoundError
     )
-    vectors: Vectors | None = None
+    vectors: AnyArray | None = None
     try:
         with damaged:
             regular(place.path)
@@ -259,7 +258,7 @@ class OutputFormat:
     compresses: bool = False
     writer: Callable[[Path, OutputPlan], AbstractContextManager[Write]] | None = None
     """Opens a file to be written; None for what is no file."""
-    read: Callable[[Place], tuple[Vectors, str | None]] | None = None
+    read: Callable[[Place], tuple[AnyArray, str | None]] | None = None
     """Returns the vectors of a file that keeps them alone, and the text of its settings; None for all others."""
 
 

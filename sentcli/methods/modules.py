@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Le
 
+from sentcli.arrays import Float32Array
 from sentcli.bounds import Bounded, Count
 from sentcli.errors import InputError
 from sentcli.io.word_vectors import write_static_folder
@@ -167,9 +167,7 @@ class WhiteningFit(Bounded):
         return encoder.with_dense(matrix, bias)
 
 
-def whitening_transform(
-    vectors: npt.NDArray[np.float32], dimensions: int
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def whitening_transform(vectors: Float32Array, dimensions: int) -> tuple[Float32Array, Float32Array]:
     """Return ``weight [k, d]`` and ``bias [k]`` so that ``weight x + bias`` has mean 0 and covariance I.
 
     Args:
@@ -231,7 +229,7 @@ class BagOfWordsFit(Bounded):
             write_static_folder(Path(folder), words, table, normalizer, word_cutter)
             return SentenceEncoder.load(folder, backend="torch", device=encoder.backend.device)
 
-    def _table(self, frequent: list[tuple[str, int]], sentences: int) -> npt.NDArray[np.float32]:
+    def _table(self, frequent: list[tuple[str, int]], sentences: int) -> Float32Array:
         """Return the vectors of words ``[words, dimensions]``, given how many of the sentences each word is in."""
         width = min(self.dimensions, len(frequent))
         table = np.zeros((len(frequent), width), np.float32)

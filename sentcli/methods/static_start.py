@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float32Array
 from sentcli.bounds import Bounded, Count, NotNegative
 from sentcli.errors import InputError
 from sentcli.io.word_vectors import write_static
@@ -96,7 +96,7 @@ class StaticStart(Bounded):
                 new.append(word)
         return new[: self.words]
 
-    def _weights(self, tokenizer: Any, texts: Sequence[str], tokens: int) -> npt.NDArray[np.float32]:
+    def _weights(self, tokenizer: Any, texts: Sequence[str], tokens: int) -> Float32Array:
         """Return the weight of each token ``[tokens]``."""
         counts = np.zeros(tokens)
         for start in range(0, len(texts), TOKENS_AT_A_TIME):
@@ -134,7 +134,7 @@ def _pieces(tokenizer: Any) -> list[str]:
     return list(map(by_id.__getitem__, range(len(by_id))))
 
 
-def _token_vectors(teacher: SentenceEncoder, names: Sequence[str]) -> npt.NDArray[np.float32]:
+def _token_vectors(teacher: SentenceEncoder, names: Sequence[str]) -> Float32Array:
     """Return the teacher's vector of each token as a text ``[tokens, d]``."""
     return np.array(teacher.encode(list(map(_as_text, names))), np.float32)
 
@@ -144,7 +144,7 @@ def _as_text(token: str) -> str:
     return token.removeprefix("##").replace("\u2581", " ").replace("\u0120", " ").strip() or token
 
 
-def _principal(table: npt.NDArray[np.float32], dimensions: int) -> npt.NDArray[np.float32]:
+def _principal(table: Float32Array, dimensions: int) -> Float32Array:
     """Return the vectors on their first principal axes ``[tokens, dimensions]``."""
     centred = table - table.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float32Array
 from sentcli.bounds import AtLeastOne, Bounded, Count, Share
 from sentcli.errors import InputError
 from sentcli.model.tokenizing import pair_text
@@ -47,9 +47,9 @@ class BatchTexts:
 
     views: list[list[str]]
     """B texts for each view; a single list stands for all views."""
-    labels: npt.NDArray[np.float32] | None = None
+    labels: Float32Array | None = None
     """The score of each row, between 0 and 1, or the number of its class."""
-    matched: npt.NDArray[np.bool_] | None = None
+    matched: BoolArray | None = None
     """Whether the views of each row show the same sentence; None if all rows do."""
 
 
@@ -120,7 +120,7 @@ class ClassedCopies(Copies):
         return replace(super().texts(rows, corpus, rng), labels=_labels(rows, corpus))
 
 
-def _labels(rows: list[int], corpus: TrainingText) -> npt.NDArray[np.float32]:
+def _labels(rows: list[int], corpus: TrainingText) -> Float32Array:
     """Return the scores or the numbers of the classes of some rows."""
     assert corpus.scores is not None
     return np.array(_chosen(corpus.scores, rows), np.float32)

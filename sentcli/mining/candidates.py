@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sentcli.arrays import Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.options import MiningOptions
 from sentcli.model.spec import Similarity
 from sentcli.search import fusion
-from sentcli.search.exact import Vectors
-from sentcli.search.neighbours import Integers
 from sentcli.search.searcher import Searcher, build
 
 
@@ -57,7 +56,7 @@ class CandidateSearch:
                 vectors = vectors[rows]
             self.searcher = build("flat", vectors, similarity, device)
 
-    def find(self, texts: Sequence[str], vectors: Vectors, most_known: int) -> Integers:
+    def find(self, texts: Sequence[str], vectors: Vectors, most_known: int) -> Int64Array:
         """Return the documents that are found for each query, best first ``[queries, k]``; -1 stands for none.
 
         Args:

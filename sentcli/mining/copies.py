@@ -7,8 +7,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from sentcli.arrays import BoolArray, Float32Array, Int64Array
 from sentcli.search.bm25 import BM25, LANGUAGE
-from sentcli.search.neighbours import Floats, Integers, Mask
 from sentcli.search.words import plain
 from sentcli.testset.queries import words
 
@@ -52,12 +52,12 @@ class MiningCorpus:
             next_number = len(self._group_of)
             number = self._group_of.setdefault(plain(text), next_number)
             numbers.append(number)
-        self.groups: Integers = np.array(numbers, np.int64)
+        self.groups: Int64Array = np.array(numbers, np.int64)
         """The number of each document's text ``[documents]``; equal texts have one number."""
         self._sequences = lru_cache(SEQUENCES_KEPT)(self._sequences_of)
 
     @cached_property
-    def rows(self) -> Integers:
+    def rows(self) -> Int64Array:
         """The documents that are searched: the first of each text of the corpus that is not empty ``[n]``."""
         _, first = np.unique(self.groups[: self.count], return_index=True)
         empty = self._group_of.get("", -1)
@@ -89,7 +89,9 @@ class MiningCorpus:
         """Return the sequences of words of a document."""
         return sequences(self.texts[row])
 
-    def near_copies(self, candidates: Sequence[int], positives: Sequence[int], unit: Floats, least: float) -> Mask:
+    def near_copies(
+        self, candidates: Sequence[int], positives: Sequence[int], unit: Float32Array, least: float
+    ) -> BoolArray:
         """Tell which documents are near copies of a positive ``[candidates]``.
 
         Args:
@@ -102,7 +104,7 @@ class MiningCorpus:
         of_positives = unit[list(positives)]
         cosines = of_candidates @ of_positives.T
         highest = cosines.max(axis=1, initial=-1)
-        near: Mask = highest >= least
+        near: BoolArray = highest >= least
         for place, candidate in enumerate(candidates):
             if not near[place]:
                 near[place] = self._shares_words(candidate, positives)

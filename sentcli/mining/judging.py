@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float32Array
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.model.modules.classifier import ClassifierSpec
 
-Scores = npt.NDArray[np.float32]
 UNSCALED = "Identity"
 """The activation of a cross-encoder whose scores are logits."""
 
@@ -20,7 +19,7 @@ UNSCALED = "Identity"
 class Judge:
     """Scores pairs of query and document."""
 
-    score: Callable[[Sequence[tuple[str, str]]], Scores]
+    score: Callable[[Sequence[tuple[str, str]]], Float32Array]
     """Returns the score of each pair ``[n]``."""
     logits: bool = False
     """Whether the scores are logits, whose sigmoid is the probability that is compared."""

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 from sentcli import console
+from sentcli.arrays import Vectors
 from sentcli.mining.candidates import CandidateSearch
 from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.judging import Judge
 from sentcli.mining.options import MiningOptions
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Vectors, prepared, unit_length
+from sentcli.search.exact import prepared, unit_length
 from sentcli.search.neighbours import require_finite
 from sentcli.search.words import plain
 

@@ -8,10 +8,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sentcli.arrays import AnyArray
 from sentcli.errors import InputError, broken_library, one_line
 from sentcli.io.forms import read_json
 from sentcli.io.weights import has_weights, load_state_dict
@@ -47,11 +47,11 @@ def build(
     return TorchEncoder(backbone, build_stack(spec, state or {})).float().eval()
 
 
-def _as_array(tensor: Tensor) -> npt.NDArray[Any]:
+def _as_array(tensor: Tensor) -> AnyArray:
     """Return a tensor as an array of NumPy, which has no bfloat16."""
     if tensor.is_floating_point():
         tensor = tensor.float()
-    array: npt.NDArray[Any] = tensor.numpy()
+    array: AnyArray = tensor.numpy()
     return array
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float32Array
 from sentcli.hub import CARD
 from sentcli.zoo import find_entry, hub_model, local_path
 
@@ -175,7 +175,7 @@ def head(
     )
 
 
-def similarities(vectors: npt.NDArray[np.float32], similarity: str) -> str:
+def similarities(vectors: Float32Array, similarity: str) -> str:
     """Return what a program prints that compares the vectors of `SHOWN` ``[3, dim]`` with each other, as comments.
 
     Args:

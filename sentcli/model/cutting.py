@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Int64Array
 from sentcli.errors import InputError
 from sentcli.io.pages import LOWEST, Heading, PageLayout, RowBlock, Section
 from sentcli.model.tokenizing import TextTokenizer, without_surrogates
 
-Integers = npt.NDArray[np.int64]
 PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 SENTENCE = re.compile(r"[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*\s*")
 LINE = re.compile(r"\n\s*")
@@ -113,7 +112,7 @@ class Cutter:
         """Return how many tokens a text has, special tokens not counted."""
         return len(self._token_starts(text))
 
-    def _token_starts(self, text: str) -> Integers:
+    def _token_starts(self, text: str) -> Int64Array:
         """Return the character at which each token begins ``[tokens]``, in order; several may begin at one."""
         text = without_surrogates(text)
         found = [np.empty(0, np.int64)]
@@ -155,7 +154,7 @@ class _RowBlocks:
         bounds = np.array([(part.start, part.first, part.last, part.end) for part in rows], np.int64)
         self.starts, self.first, self.last, self.ends = bounds.reshape(-1, 4).T
 
-    def divide(self, characters: Integers) -> tuple[Integers, Integers]:
+    def divide(self, characters: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return those of some characters that are outside of all, and those that may begin a line inside of one."""
         if not len(self.starts):
             return characters, characters[:0]
@@ -186,7 +185,7 @@ class _Places:
     """Where passages may end, as numbers of tokens, the best kind of place first."""
 
     def __init__(
-        self, text: str, starts: Integers, lines: _RowBlocks, headers: _Headers, most: int, overlap: int
+        self, text: str, starts: Int64Array, lines: _RowBlocks, headers: _Headers, most: int, overlap: int
     ) -> None:
         self.starts = _behind_blanks(text, starts)
         self.headers, self.most, self.overlap = headers, most, overlap
@@ -203,11 +202,11 @@ class _Places:
             self.overlaps.append(self._numbers(np.append(lines.divide(kind)[0], whole_lines)))
         self.begins = self._with_blanks(text, whole_lines)
 
-    def _numbers(self, characters: Integers) -> Integers:
+    def _numbers(self, characters: Int64Array) -> Int64Array:
         """Return the numbers of the tokens that begin at or behind some characters."""
         return np.unique(np.searchsorted(self.starts, characters))
 
-    def _with_blanks(self, text: str, whole_lines: Integers) -> Integers:
+    def _with_blanks(self, text: str, whole_lines: Int64Array) -> Int64Array:
         """Return where a passage begins that begins with each token ``[tokens]``: with the blanks before code."""
         begins = self.starts.copy()
         for character in whole_lines.tolist():
@@ -305,7 +304,7 @@ def _add(spans: list[Span], span: Span) -> None:
     spans.append(span)
 
 
-def _behind_blanks(text: str, starts: Integers) -> Integers:
+def _behind_blanks(text: str, starts: Int64Array) -> Int64Array:
     """Return where tokens begin ``[tokens]`` without the blanks in front, which some tokenizers count to the word."""
     ends = _ends(WORD, text)
     if not len(ends):
@@ -316,7 +315,7 @@ def _behind_blanks(text: str, starts: Integers) -> Integers:
     return np.where(is_in_blank, ends[blank], starts)
 
 
-def _ends(pattern: re.Pattern[str], text: str) -> Integers:
+def _ends(pattern: re.Pattern[str], text: str) -> Int64Array:
     """Return the characters behind each match of a pattern."""
     return np.array([match.end() for match in pattern.finditer(text)], np.int64)
 

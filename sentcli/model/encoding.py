@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.errors import DegenerateVectorsError, DeviceMemoryError, InputError, SentcliError
 from sentcli.model.spec import EncoderSpec
@@ -20,15 +19,15 @@ from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.waiting import drop_lost_threads
 
 if TYPE_CHECKING:
+    from sentcli.arrays import Int64Array, Vectors
     from sentcli.model.flat import Flat
     from sentcli.model.torch_model import TorchEncoder
 
-Index = npt.NDArray[np.intp]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def distinct(texts: Sequence[str]) -> tuple[list[str], Index]:
+def distinct(texts: Sequence[str]) -> tuple[list[str], Int64Array]:
     """Return the distinct texts in order of first appearance, and the position of every text among them."""
     positions: dict[str, int] = {}
     index = np.fromiter((positions.setdefault(text, len(positions)) for text in texts), np.intp, len(texts))
@@ -46,12 +45,12 @@ def one_ahead(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator
             yield result
 
 
-def longest_first(lengths: npt.NDArray[np.int64]) -> Index:
+def longest_first(lengths: Int64Array) -> Int64Array:
     """Return the order by falling length; equal lengths stay in their given order."""
     return np.argsort(-lengths, kind="stable")
 
 
-def pack(lengths: npt.NDArray[np.int64], budget: int, batches: Batches = "padded") -> Iterator[Index]:
+def pack(lengths: Int64Array, budget: int, batches: Batches = "padded") -> Iterator[Int64Array]:
     """Cut the texts, longest first, into batches of at most `budget` tokens, padding included.
 
     Args:
@@ -80,7 +79,7 @@ def pack(lengths: npt.NDArray[np.int64], budget: int, batches: Batches = "padded
         start = end
 
 
-def _pack_flat(lengths: npt.NDArray[np.int64], order: Index, budget: int) -> Iterator[Index]:
+def _pack_flat(lengths: Int64Array, order: Int64Array, budget: int) -> Iterator[Int64Array]:
     """Cut texts, longest first in an order, into batches of at most `budget` tokens without padding."""
     ends = np.cumsum(lengths[order])
     start = 0
@@ -95,7 +94,6 @@ def _pack_flat(lengths: npt.NDArray[np.int64], order: Index, budget: int) -> Ite
         start = end
 
 
-Vectors = npt.NDArray[np.float32]
 OnLong = Literal["truncate", "error", "chunk-mean"]
 Batches = Literal["flat", "padded", "one length", "one text"]
 """What a batch may hold: texts without padding, padded to one length, only texts of one length, or a single text."""
@@ -109,9 +107,9 @@ BUDGET_DIVISOR = 4
 """The budget of a batch is divided by this number where the device has too little memory for it."""
 
 
-Batch = Union[dict[str, npt.NDArray[np.int64]], "Flat"]
+Batch = Union[dict[str, "Int64Array"], "Flat"]
 """Padded ``input_ids`` and ``attention_mask`` ``[texts, tokens]``, perhaps ``token_type_ids``; or a flat batch."""
-PendingVectors = Callable[[], Vectors]
+PendingVectors = Callable[[], "Vectors"]
 """Waits for a batch that was begun, and returns its vectors."""
 
 
@@ -177,7 +175,7 @@ class Encoded:
 
     vectors: Vectors
     """``[n, dim]``."""
-    excess_tokens: npt.NDArray[np.int64]
+    excess_tokens: Int64Array
     """The number of tokens of each text beyond the maximum length ``[n]``."""
     tokens: int
     """The number of tokens that the model ran, of all texts together."""
@@ -300,7 +298,7 @@ class LoadedModel:
 class _Chunk:
     """Texts that were tokenised together."""
 
-    positions: Index
+    positions: Int64Array
     """The positions of the texts among all ``[texts]``."""
     tokens: Tokens
     vectors: Vectors
@@ -331,7 +329,7 @@ class _Work:
         """
         streams = self.model.backend.streams
         most = 2 * streams if streams > 1 else 0
-        under_way: deque[tuple[_Chunk, Index, bool, PendingVectors]] = deque()
+        under_way: deque[tuple[_Chunk, Int64Array, bool, PendingVectors]] = deque()
 
         def received() -> Iterator[_Chunk]:
             chunk, rows, is_last, waiting = under_way.popleft()
@@ -352,7 +350,7 @@ class _Work:
         while under_way:
             yield from received()
 
-    def _begin(self, tokens: Tokens, rows: Index, budget: int) -> PendingVectors:
+    def _begin(self, tokens: Tokens, rows: Int64Array, budget: int) -> PendingVectors:
         """Begin a batch of at most `budget` tokens, which is computed in parts if the device has too little memory."""
         begun: PendingVectors | None = None
         if budget == self.budget:
@@ -377,7 +375,7 @@ class _Work:
             self.budget = self.smaller
             return None
 
-    def _start(self, tokens: Tokens, rows: Index) -> PendingVectors:
+    def _start(self, tokens: Tokens, rows: Int64Array) -> PendingVectors:
         backend = self.model.backend
         # a text without any token has no place in a flat batch
         if backend.batches == "flat" and tokens.lengths[rows].all():
@@ -386,7 +384,7 @@ class _Work:
             return backend.start(flatten(tokens, rows), self.prompt_length)
         return backend.start(pad(tokens, rows, self.model.tokenizer.pad_id), self.prompt_length)
 
-    def _in_parts(self, tokens: Tokens, rows: Index) -> Vectors:
+    def _in_parts(self, tokens: Tokens, rows: Int64Array) -> Vectors:
         """Compute a batch in parts of the smaller budget, one after the other.
 
         Raises:

@@ -24,7 +24,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Le, Lt, MaxLen, MinLen
 
 from sentcli.errors import InputError, SentcliError
@@ -48,7 +47,8 @@ from sentcli.machine import processor
 from sentcli.model.tokenizing import Tokens, pad, pair_text
 
 if TYPE_CHECKING:
-    from sentcli.model.encoding import Backend, LoadedModel, Vectors
+    from sentcli.arrays import Float32Array, Vectors
+    from sentcli.model.encoding import Backend, LoadedModel
 
 EXPORT = "export.json"
 SENTENCES, TOKENS = "sentence_embedding", "last_hidden_state"
@@ -110,7 +110,7 @@ class Probes:
         return cls(tuple(rows), encoded.decode())
 
     @property
-    def expected(self) -> npt.NDArray[np.float32]:
+    def expected(self) -> Float32Array:
         """The model's vectors ``[texts, dim]``."""
         return np.frombuffer(base64.b64decode(self.vectors), "<f4").reshape(len(self.ids), -1)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.arrays import Int64Array
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sentcli.model.tokenizing import Tokens
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Flat:
     begins, and the length of the longest one.
     """
 
-    ids: Ints
+    ids: Int64Array
     """The token ids ``[tokens]``."""
-    positions: Ints
+    positions: Int64Array
     """The place of each token in its text, from 0 ``[tokens]``."""
     offsets: npt.NDArray[np.int32]
     """Where each text begins, and at the end the number of tokens ``[texts + 1]``."""
-    type_ids: Ints | None = None
+    type_ids: Int64Array | None = None
     """The type of each token ``[tokens]``; None stands for 0 throughout."""
 
     @property
@@ -73,19 +73,19 @@ def flat_of(ids: Sequence[Sequence[int]], type_ids: Sequence[Sequence[int]] | No
     )
 
 
-def _in_a_row(values: Sequence[Sequence[int]], total: int) -> Ints:
+def _in_a_row(values: Sequence[Sequence[int]], total: int) -> Int64Array:
     """Return the values of all texts one after the other ``[total]``."""
     return np.fromiter(chain.from_iterable(values), np.int64, total)
 
 
-def flatten(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp]) -> Flat:
+def flatten(tokens: Tokens, rows: Sequence[int] | Int64Array) -> Flat:
     """Lay some texts of `tokens` out one after the other."""
     types = tokens.type_ids
     chosen_types = None if types is None else [types[row] for row in rows]
     return flat_of([tokens.ids[row] for row in rows], chosen_types)
 
 
-def padded_alone(text: Flat) -> dict[str, Ints]:
+def padded_alone(text: Flat) -> dict[str, Int64Array]:
     """Return a flat batch of one text as a batch ``[1, tokens]`` of the other kind."""
     batch = {"input_ids": text.ids[None], "attention_mask": np.ones_like(text.ids)[None]}
     if text.type_ids is not None:

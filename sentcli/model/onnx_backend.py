@@ -17,10 +17,11 @@ from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
 from sentcli.waiting import forked
 
 if TYPE_CHECKING:
+    from sentcli.arrays import Float32Array, Int64Array
     from sentcli.model.spec import EncoderSpec
     from sentcli.model.token_head import TokenHead
 
-Batch = dict[str, npt.NDArray[np.int64]]
+Batch = dict[str, "Int64Array"]
 CPU_BATCH_TOKENS = 512
 """On two cores, which run two batches at a time, MiniLM ran a tenth faster with 512 tokens a batch than with 1,024."""
 GPU_BATCH_TOKENS = 32768
@@ -106,7 +107,7 @@ class OnnxBackend(Backend):
         """Be copied or sent to another process as the name of a folder, which has to be there."""
         return _opened, (type(self), self.folder, self.export, self.device, self.spec)
 
-    def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
+    def run(self, batch: Batch, prompt_length: int) -> Float32Array:
         """Return ``[B, dim]`` for a padded batch.
 
         Raises:
@@ -127,9 +128,9 @@ class OnnxBackend(Backend):
             return vectors
         return self.head(vectors, batch["attention_mask"], batch["input_ids"], prompt_length)
 
-    def _outputs(self, inputs: dict[str, npt.NDArray[np.integer]]) -> npt.NDArray[np.float32]:
+    def _outputs(self, inputs: dict[str, npt.NDArray[np.integer]]) -> Float32Array:
         """Return what the graph makes of its inputs, which are bound to the device where that is a GPU."""
-        vectors: npt.NDArray[np.float32]
+        vectors: Float32Array
         if self.device == "cpu":
             vectors = self.session.run([self.output], inputs)[0]
             return vectors
@@ -145,14 +146,14 @@ class OnnxBackend(Backend):
         return vectors
 
 
-def input_of(batch: Batch, name: str) -> npt.NDArray[np.int64]:
+def input_of(batch: Batch, name: str) -> Int64Array:
     """Return an input of a batch; a single text is of type 0 throughout, which a tokenizer need not say."""
     if name in batch:
         return batch[name]
     return np.zeros_like(batch["input_ids"])
 
 
-def _as_typed(ids: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.integer]:
+def _as_typed(ids: Int64Array, kind: str) -> npt.NDArray[np.integer]:
     """Return token ids in the type that a graph takes them in; those of some programs take 32 bits."""
     if kind == "tensor(int32)":
         return ids.astype(np.int32)

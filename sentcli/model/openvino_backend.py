@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float32Array, Int64Array
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Backend, Batches
@@ -48,7 +48,7 @@ class _OfThread(threading.local):
     batches = 0
 
 
-def _known_rows(lengths: npt.NDArray[np.int64], inputs: Sequence[str], pad_id: int) -> Batch:
+def _known_rows(lengths: Int64Array, inputs: Sequence[str], pad_id: int) -> Batch:
     """Return a padded batch of texts of some lengths, which is computed again and again."""
     places = np.arange(lengths.max())
     mask = places < lengths[:, None]
@@ -142,7 +142,7 @@ class OpenVinoBackend(Backend):
         """Be copied or sent to another process as the name of a folder, which has to be there."""
         return _opened, (type(self), self.folder, self.export, self.device, self.precision, self.spec)
 
-    def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
+    def run(self, batch: Batch, prompt_length: int) -> Float32Array:
         """Return ``[B, dim]`` for a padded batch; may be called by several threads.
 
         Raises:
@@ -167,13 +167,13 @@ class OpenVinoBackend(Backend):
         own.batches += 1
         return vectors
 
-    def _infer(self, request: Any, batch: Batch, prompt_length: int = 0) -> npt.NDArray[np.float32]:
+    def _infer(self, request: Any, batch: Batch, prompt_length: int = 0) -> Float32Array:
         try:
             outputs = request.infer({name: input_of(batch, name) for name in self.inputs})
         except Exception as error:
             raise SentcliError(f"openvino failed: {one_line(error)}") from error
         # a copy: the request's memory is reused
-        vectors: npt.NDArray[np.float32] = np.array(outputs[self.output], np.float32)
+        vectors: Float32Array = np.array(outputs[self.output], np.float32)
         if self.head is None:
             return vectors
         return self.head(vectors, batch["attention_mask"], batch["input_ids"], prompt_length)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from sentcli.model.encoding import Batches, Vectors
+from sentcli.arrays import Int64Array, Vectors
+from sentcli.model.encoding import Batches
 
 TRIED_LENGTHS = (5, 12)
 """The lengths of two texts in tokens, of which the shorter is run alone and with padding."""
@@ -16,7 +16,7 @@ PADDING_DRIFT: Final = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.02}
 """By how much of its largest component padding may move a vector by rounding alone."""
 PADDING_COUNTS = ("nystromformer", "yoso", "mra", "reformer", "fnet")
 """Architectures whose vectors depend on padding, some of them in long texts only."""
-Run = Callable[[dict[str, npt.NDArray[np.int64]], int], Vectors]
+Run = Callable[[dict[str, Int64Array], int], Vectors]
 
 
 def try_padding(run: Run, kind: str, precision: str) -> tuple[int, Batches]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Le
 from pydantic import Field, ValidationError
 
+from sentcli.arrays import Float32Array, Float64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.io.forms import adapter_of
-from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.model.encoding import LoadedModel
 from sentcli.model.identity import ModelSource
 from sentcli.model.served import ServedModel
 from sentcli.model.spec import EncoderSpec
@@ -168,7 +168,7 @@ class ProbeVectors:
         return self.precision.endswith(" int8")
 
     @property
-    def _numbers(self) -> npt.NDArray[np.float64]:
+    def _numbers(self) -> Float64Array:
         return np.frombuffer(base64.b64decode(self.vectors), "<f4").reshape(len(TEXTS), WIDTH).astype(np.float64)
 
     def compare(self, other: ProbeVectors) -> tuple[Agreement, str]:
@@ -195,7 +195,7 @@ class ProbeVectors:
         return "another model", f"another model {measured}"
 
 
-def _projected(vectors: Vectors) -> npt.NDArray[np.float32]:
+def _projected(vectors: Vectors) -> Float32Array:
     """Return the products of vectors ``[n, dim]`` with fixed directions ``[n, 16]``."""
     directions = np.random.default_rng(0).standard_normal((vectors.shape[1], WIDTH)) / WIDTH**0.5
     return np.asarray(vectors.astype(np.float64) @ directions, "<f4")

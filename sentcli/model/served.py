@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
+from sentcli.arrays import Vectors
 from sentcli.errors import SentcliError
 from sentcli.io.forms import problem_of
 from sentcli.io.served import RefusedError, Served
-from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress, RefusedTextError, Vectors
+from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress, RefusedTextError
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import ModelSpec
 

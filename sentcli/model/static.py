@@ -21,7 +21,7 @@ from sentcli.model.folder_keys import CONFIG, STATIC_CONFIG, refuse_keys
 from sentcli.model.spec import STATIC
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from sentcli.arrays import AnyArray
 
 STATIC_LENGTH = 2**20
 """The maximum length in tokens, since nothing limits it."""
@@ -133,7 +133,7 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
-def static_table(folder: Path, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def static_table(folder: Path, state: Mapping[str, AnyArray]) -> AnyArray:
     """Return the float32 vector of each token ``[vocabulary, d]``, given the weights of a folder.
 
     Raises:
@@ -141,7 +141,7 @@ def static_table(folder: Path, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDA
     """
     import numpy as np
 
-    table: npt.NDArray[Any] = next(state[name] for name in TABLES if name in state)
+    table: AnyArray = next(state[name] for name in TABLES if name in state)
     table = table.astype(np.float32, copy=False)
     if ROWS in state:
         rows = state[ROWS].astype(np.int64, copy=False)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Int64Array, Vectors
 from sentcli.io.weights import read_tensors
-from sentcli.model.encoding import Backend, Batches, LoadedModel, Vectors
+from sentcli.model.encoding import Backend, Batches, LoadedModel
 from sentcli.model.modules import ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
@@ -48,7 +48,7 @@ class StaticBackend(Backend):
         empty = {name: np.zeros((1, 1), np.int64) for name in ("input_ids", "attention_mask")}
         self.dimension = int(self.run(empty, 0).shape[1])
 
-    def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
+    def run(self, batch: dict[str, Int64Array], prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for a padded batch; a prompt counts, and a text without tokens has the zero vector."""
         ids = batch["input_ids"]
         mask = batch["attention_mask"].astype(np.float32)

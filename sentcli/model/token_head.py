@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from sentcli.arrays import Float32Array, Int64Array
 from sentcli.errors import InputError
 from sentcli.model.building import build_stack
 from sentcli.model.exported import SENTENCES, TOKEN_OUTPUTS
@@ -51,9 +51,7 @@ class TokenHead:
         if self.pooled:
             self.stack = self.stack[count_without_ending(spec.modules) :]
 
-    def __call__(
-        self, output: npt.NDArray[np.float32], mask: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], prompt: int
-    ) -> npt.NDArray[np.float32]:
+    def __call__(self, output: Float32Array, mask: Int64Array, ids: Int64Array, prompt: int) -> Float32Array:
         """Return sentence vectors ``[B, dim]``.
 
         Args:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
@@ -20,6 +19,7 @@ from sentcli.model.options import MIN_LENGTH
 from sentcli.model.spec import UNKNOWN_LEFT_OUT
 
 if TYPE_CHECKING:
+    from sentcli.arrays import Int64Array
     from sentcli.model.spec import EncoderSpec
 
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
@@ -45,16 +45,16 @@ class Tokens:
     ids: list[list[int]]
     """The ids of each text, or of each piece where texts were cut into pieces."""
     type_ids: list[list[int]] | None
-    excess_tokens: npt.NDArray[np.int64]
+    excess_tokens: Int64Array
     """The number of tokens of each text beyond the maximum length, cut off or in further pieces ``[texts]``.
 
     It is estimated for a text that was cut before it was tokenised, and for a pair.
     """
-    owners: npt.NDArray[np.int64] | None = None
+    owners: Int64Array | None = None
     """The number of the text that each piece belongs to ``[pieces]``; None if every text is one piece."""
 
     @cached_property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> Int64Array:
         """The number of tokens of each text or piece ``[n]``, counted once."""
         return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
 
@@ -157,9 +157,7 @@ class TextTokenizer:
         type_ids = [encoding.type_ids for encoding in encodings] if self.has_type_ids else None
         return Tokens(ids, type_ids, excess_tokens, owners)
 
-    def _overflows(
-        self, encodings: Sequence[Any], cut: dict[int, int]
-    ) -> tuple[npt.NDArray[np.int64], dict[int, list[Any]]]:
+    def _overflows(self, encodings: Sequence[Any], cut: dict[int, int]) -> tuple[Int64Array, dict[int, list[Any]]]:
         """Return the number of tokens of each text beyond the maximum length ``[texts]``, and their pieces.
 
         Args:
@@ -414,7 +412,7 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def pad(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp], pad_id: int) -> dict[str, npt.NDArray[np.int64]]:
+def pad(tokens: Tokens, rows: Sequence[int] | Int64Array, pad_id: int) -> dict[str, Int64Array]:
     """Stack some rows into ``input_ids`` and ``attention_mask`` ``[len(rows), longest]``, padded on the right."""
     ids = [tokens.ids[row] for row in rows]
     lengths = np.fromiter(map(len, ids), np.int64, len(ids))
@@ -422,7 +420,7 @@ def pad(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp], pad_id: int)
     is_token = np.arange(longest) < lengths[:, None]
     total = int(lengths.sum())
 
-    def padded(values: Iterable[list[int]], padding: int) -> npt.NDArray[np.int64]:
+    def padded(values: Iterable[list[int]], padding: int) -> Int64Array:
         array = np.full(is_token.shape, padding, np.int64)
         array[is_token] = np.fromiter(chain.from_iterable(values), np.int64, total)
         return array

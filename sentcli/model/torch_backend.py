@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from sentcli.arrays import Vectors
 from sentcli.devices import choose_device, device_errors, why_no_cuda
 from sentcli.errors import DeviceMemoryError, InputError, SentcliError, broken_library, one_line
 from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
 from sentcli.model import attention, building, flat_attention
 from sentcli.model.ahead import PendingCopy, queued_to, runs_ahead
-from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, PendingVectors, Vectors, size_of
+from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, PendingVectors, size_of
 from sentcli.model.flat import Flat, padded_alone
 from sentcli.model.flat_attention import FlatInputs, Kernel
 from sentcli.model.options import LoadOptions

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from sentcli.arrays import Vectors
 from sentcli.errors import SentcliError, required
-from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import Export
 from sentcli.model.tokenizing import BETWEEN_TEXTS, pair_text
 from sentcli.onnx_export import verify

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
+from sentcli.arrays import AnyArray
 from sentcli.io.graph_files import weights_file
 from sentcli.model.exported import SENTENCES, TOKENS
 
@@ -22,7 +22,6 @@ ORT_DOMAIN = "com.microsoft"
 MOST_INSIDE = 2**31 - 2**24
 """The most bytes of weights in one protobuf message, with some room left for the nodes."""
 Value = ir.Value
-Array = npt.NDArray[Any]
 
 
 class Graph:
@@ -98,7 +97,7 @@ class Graph:
             return value
         return self.cast(value, ir.DataType.FLOAT)
 
-    def linear(self, name: str, value: Value, weight: Array, bias: Array | None) -> Value:
+    def linear(self, name: str, value: Value, weight: AnyArray, bias: AnyArray | None) -> Value:
         """Apply a linear layer to every row.
 
         Args:
@@ -124,7 +123,7 @@ class Graph:
         product = self.op("Gemm", *operands)
         return self._marked(product, narrow=half)
 
-    def _quantised_linear(self, name: str, value: Value, weight: Array, bias: Array | None) -> Value:
+    def _quantised_linear(self, name: str, value: Value, weight: AnyArray, bias: AnyArray | None) -> Value:
         largest = 63 if self.reduce_range else 127
         quantised, scale = _quantised(weight, largest)
         operands: list[Value | None] = [
@@ -138,7 +137,7 @@ class Graph:
             operands[-1] = self.weight(f"{name}.bias", bias.astype(np.float32))
         return self.op("DynamicQuantizeMatMul", *operands, domain=ORT_DOMAIN)
 
-    def lookup(self, name: str, table: Array, rows: Value) -> Value:
+    def lookup(self, name: str, table: AnyArray, rows: Value) -> Value:
         """Return rows of a table ``[n, d]`` in float32."""
         if self.precision == "int8":  # with a scale for each row, because the rows differ much in length
             quantised, scale = _quantised(table, 127)
@@ -218,12 +217,12 @@ class Graph:
         return result
 
 
-def array_of(tensor: Any) -> Array:
+def array_of(tensor: Any) -> AnyArray:
     """Return a torch tensor as a float32 array."""
     return tensor.detach().cpu().float().numpy()
 
 
-def _quantised(matrix: Array, largest: int) -> tuple[Array, Array]:
+def _quantised(matrix: AnyArray, largest: int) -> tuple[AnyArray, AnyArray]:
     """Return a matrix ``[n, d]`` in int8 up to the largest number, and the float32 scale of each row ``[n, 1]``."""
     scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / largest
     rounded = np.round(matrix / scale)

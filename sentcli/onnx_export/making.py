@@ -15,12 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentcli.arrays import Vectors
 from sentcli.errors import InputError, SentcliError, required
 from sentcli.io.graph_files import ONNX, OPENVINO
 from sentcli.machine import sums_saturate
 from sentcli.model import encoding
 from sentcli.model.cards import public_name
-from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import Export, Probes
 from sentcli.model.identity import ModelSource, model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend

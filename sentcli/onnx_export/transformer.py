@@ -14,8 +14,9 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from sentcli.arrays import AnyArray
 from sentcli.model.surgery import depth, layer_list
-from sentcli.onnx_export.graph import Array, Graph, Value, array_of
+from sentcli.onnx_export.graph import Graph, Value, array_of
 
 ACTIVATIONS = ("gelu", "relu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
 
@@ -245,7 +246,7 @@ class _Writer:
 
     def linear(self, name: str, value: Value, module: Any) -> Value:
         """Apply a linear module of torch."""
-        bias: Array | None = None if module.bias is None else array_of(module.bias)
+        bias: AnyArray | None = None if module.bias is None else array_of(module.bias)
         return self.graph.linear(name, value, array_of(module.weight), bias)
 
     def add_and_norm(self, value: Value, skip: Value, layer: Any, name: str, path: str) -> Value:

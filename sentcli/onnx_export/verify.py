@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.arrays import Vectors
+from sentcli.model.encoding import LoadedModel
 from sentcli.model.tokenizing import NO_LIMIT, pair_text
 from sentcli.zoo import models_folder
 

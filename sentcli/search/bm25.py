@@ -19,12 +19,13 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, RootModel
 
 from sentcli import console
+from sentcli.arrays import BoolArray, Float32Array, Int64Array
 from sentcli.errors import DataError, InputError, nearest, one_line, required
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
 from sentcli.search.document_words import DocumentWords, WordCounts, in_alphabet
-from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.words import FOLDED, PATTERNS, Analyzer, is_unspaced, separated
 
 K1 = 1.2
@@ -130,7 +131,7 @@ class BM25:
         built.document_words = words
         return built
 
-    def search(self, queries: Sequence[str], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: Sequence[str], k: int, mask: BoolArray | None = None) -> Neighbours:
         """Return the best documents of each query; of equal scores, the first document comes first.
 
         Args:
@@ -303,7 +304,7 @@ def _require_stemmer() -> Any:
     return required("Stemmer", "PyStemmer", "cpu", "BM25 search")
 
 
-def _best(scores: Floats, k: int) -> Integers:
+def _best(scores: Float32Array, k: int) -> Int64Array:
     """Return the positions of the `k` best scores above 0, best first, of equal scores in rising order."""
     positions = np.flatnonzero(scores > 0)
     surplus = len(positions) - k

@@ -17,6 +17,7 @@ from annotated_types import Ge, Le
 from pydantic import Field
 
 from sentcli import console
+from sentcli.arrays import Float64Array
 from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Count
@@ -28,7 +29,6 @@ from sentcli.search.options import SearchMode
 if TYPE_CHECKING:
     from sentcli.search.corpus import Hit
 
-Floats = npt.NDArray[np.float64]
 Share = Annotated[float, Ge(0), Le(1)]
 CALIBRATION = "calibration.json"
 MOST_SIMILAR: dict[str, float] = {"cosine": 1.0}
@@ -53,7 +53,7 @@ class Isotonic:
             if following <= similarity or next_probability < probability:
                 raise ValueError("similarities have to rise from knot to knot, and probabilities must not fall")
 
-    def __call__(self, similarities: Floats) -> Floats:
+    def __call__(self, similarities: Float64Array) -> Float64Array:
         """Return the probabilities of similarities ``[n]``."""
         places, values = zip(*self.knots, strict=True)
         return np.interp(similarities, places, values)
@@ -67,7 +67,7 @@ class Logistic:
     intercept: Number
     form: Literal["logistic"] = "logistic"
 
-    def __call__(self, similarities: Floats) -> Floats:
+    def __call__(self, similarities: Float64Array) -> Float64Array:
         """Return the probabilities of similarities ``[n]``."""
         log_odds = np.clip(self.slope * np.asarray(similarities, np.float64) + self.intercept, -500, 500)
         return 1 / (1 + np.exp(-log_odds))
@@ -157,7 +157,7 @@ class Calibration:
         write_json(path, asdict(self))
         return path
 
-    def probabilities(self, similarities: npt.ArrayLike) -> Floats:
+    def probabilities(self, similarities: npt.ArrayLike) -> Float64Array:
         """Return the probability of each similarity ``[n]`` that a hit is right, from 0 to 1."""
         return self.curve(np.asarray(similarities, np.float64))
 

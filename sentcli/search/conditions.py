@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from sentcli.arrays import BoolArray
 from sentcli.io.column_types import TEXT, types
-from sentcli.search.neighbours import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class Condition:
         """The names of its columns, each once."""
         return sorted({test.column for test in tests(self.tree)})
 
-    def matches(self, table: pa.Table) -> Mask:
+    def matches(self, table: pa.Table) -> BoolArray:
         """Tell which rows of a table that has its columns meet the condition ``[rows]``."""
         return _met(self.tree, table)
 
@@ -87,11 +87,11 @@ def tests(tree: Tree) -> list[Test]:
     return below
 
 
-def _met(tree: Tree, table: pa.Table) -> Mask:
+def _met(tree: Tree, table: pa.Table) -> BoolArray:
     """Tell which rows of a table meet a tree ``[rows]``; since only tests are negated, null is never met."""
     if isinstance(tree, Test):
         met = _test(tree, table[tree.column])
-        filled: Mask = met.fill_null(False).to_numpy(zero_copy_only=False)
+        filled: BoolArray = met.fill_null(False).to_numpy(zero_copy_only=False)
         return filled
     join = np.logical_and if isinstance(tree, All) else np.logical_or
     first, *others = tree.parts

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sentcli.arrays import Vectors
 from sentcli.io.forms import finite
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors
 from sentcli.search.fusion import depth, fuse
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchMode, SearchOptions

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sentcli.arrays import AnyArray
 from sentcli.devices import device_errors, give_memory_back
 from sentcli.machine import memory_left
 from sentcli.model.spec import Similarity
-from sentcli.search.neighbours import AnyVectors
 from sentcli.search.products import UNIT_ERROR
 
 COPIED = 2**27
@@ -39,7 +39,7 @@ def search_errors(device: torch.device, what: str, size: int) -> AbstractContext
     return device_errors(device, what, size, advice="; --device cpu does without it")
 
 
-def as_tensor(rows: AnyVectors) -> Tensor:
+def as_tensor(rows: AnyArray) -> Tensor:
     """Return rows ``[n, dim]`` as a tensor over the same memory, which is not to be written.
 
     Rows of a type that is not `TRANSFERRED` are copied to float32.
@@ -92,7 +92,7 @@ class StagedCopies:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self._places = _Place(), _Place()
 
-    def put(self, rows: AnyVectors) -> Tensor:
+    def put(self, rows: AnyArray) -> Tensor:
         """Return rows ``[n, dim]`` on the device, in the type that they have; the next but one takes their place."""
         block = as_tensor(rows)
         if self._places is None:

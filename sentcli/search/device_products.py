@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from sentcli.arrays import AnyArray, Float32Array
 from sentcli.devices import give_memory_back
 from sentcli.errors import lacks_memory
 from sentcli.model.spec import Similarity
 from sentcli.search.device_memory import StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
-from sentcli.search.neighbours import AnyVectors, Floats, Neighbours
+from sentcli.search.neighbours import Neighbours
 
 Done = TypeVar("Done")
 DEVICE_SIMILARITIES = 2**28
@@ -218,7 +219,7 @@ class BestOnDevice:
         device: of torch.
     """
 
-    def __init__(self, queries: Floats, k: int, similarity: Similarity, device: str) -> None:
+    def __init__(self, queries: Float32Array, k: int, similarity: Similarity, device: str) -> None:
         self.device = torch.device(device)
         self.similarity = similarity
         self.rows = 0
@@ -232,7 +233,7 @@ class BestOnDevice:
         with torch.inference_mode(), full_products(), search_errors(self.device, what, 4 * DEVICE_SIMILARITIES):
             yield
 
-    def add(self, rows: AnyVectors, first: int) -> None:
+    def add(self, rows: AnyArray, first: int) -> None:
         """Compare further rows ``[n, dim]``, the first of which has this position; they need not be `prepared`."""
         size = rows_copied(rows.shape[1])
         self.rows += len(rows)

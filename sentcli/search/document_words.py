@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.search.neighbours import Integers, Mask
+from sentcli.arrays import BoolArray, Int64Array
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class WordCounts:
     """The number of documents."""
     words: list[str]
     """The words by their numbers."""
-    starts: Integers
+    starts: Int64Array
     """The first posting of each word, and the number of postings ``[words + 1]``."""
-    documents: Integers
+    documents: Int64Array
     """The document of each posting ``[postings]``."""
-    counts: Integers
+    counts: Int64Array
     """How often the word is in the document ``[postings]``."""
 
-    def of_documents(self, chosen: Integers) -> DocumentWords:
+    def of_documents(self, chosen: Int64Array) -> DocumentWords:
         """Return the words of some documents, each by its number, in this order."""
         word_of = np.repeat(np.arange(len(self.words)), np.diff(self.starts))
         is_chosen = np.zeros(self.rows, bool)
@@ -84,7 +84,7 @@ def in_alphabet(ids: Sequence[Sequence[int]], vocabulary: dict[str, int]) -> Doc
     return DocumentWords(_renumbered(ids, vocabulary, numbers), numbers)
 
 
-def together(first: DocumentWords, second: DocumentWords, is_first: Mask) -> DocumentWords:
+def together(first: DocumentWords, second: DocumentWords, is_first: BoolArray) -> DocumentWords:
     """Return the words of the documents of two lists.
 
     Args:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import BoolArray, Vectors
 from sentcli.errors import InputError
 from sentcli.search import searcher as searching
-from sentcli.search.exact import Vectors
-from sentcli.search.neighbours import Mask
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import Rows, RowsInMemory
 from sentcli.search.searcher import Searcher, StreamedSearch
@@ -34,7 +33,7 @@ class EncodedTexts:
     title: str
     rows: Rows
     encode: EncodeRows
-    mask: Mask | None
+    mask: BoolArray | None
     """The rows that may be found ``[n]``; None stands for all."""
 
     def opened(self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None) -> OpenedVectors:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.arrays import AnyArray, BoolArray, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.io.dataset import Shard
 from sentcli.io.dataset_check import mapped_shard
 from sentcli.model.spec import Similarity
-from sentcli.search.neighbours import AnyVectors, Integers, Mask, Neighbours
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.products import UNIT_ERROR, BestRows
 
 if TYPE_CHECKING:
     from sentcli.search.device_products import BestOnDevice
 
-Vectors = npt.NDArray[np.float32]
 NUMBERS_AT_A_TIME = 2**24
 """How many numbers are read at a time to compare single rows: 64 MiB."""
 ROWS_AT_A_TIME = 1024
@@ -33,7 +33,7 @@ BLOCK = 131_072
 """How many rows are copied at a time: to unit length or to float32."""
 
 
-def unit_length(vectors: AnyVectors) -> Vectors:
+def unit_length(vectors: AnyArray) -> Vectors:
     """Return the vectors ``[n, dim]`` divided by their lengths; zero vectors stay zero, and are similar to nothing.
 
     If all vectors have length 1 already, as those of most models, they are returned without a copy.
@@ -45,13 +45,13 @@ def unit_length(vectors: AnyVectors) -> Vectors:
     return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
 
 
-def _have_unit_length(vectors: npt.NDArray[Any]) -> bool:
+def _have_unit_length(vectors: AnyArray) -> bool:
     """Tell whether the squared length of all vectors is as near to 1 as float32 has it."""
     squares = np.einsum("nd,nd->n", vectors, vectors)
     return bool((np.abs(squares - 1) <= UNIT_ERROR).all())
 
 
-def not_own(positions: Integers, own: Integers) -> Mask:
+def not_own(positions: Int64Array, own: Int64Array) -> BoolArray:
     """Tell which neighbours are not the query itself; in each row, all but one are True.
 
     Args:
@@ -59,12 +59,12 @@ def not_own(positions: Integers, own: Integers) -> Mask:
         own: the row of the corpus that each query is ``[queries]``. If it is not among its neighbours, because equal
             rows displaced it, the last neighbour counts as the query.
     """
-    others: Mask = positions != own[:, None]
+    others: BoolArray = positions != own[:, None]
     others[others.all(axis=1), -1] = False
     return others
 
 
-def prepared(vectors: AnyVectors, similarity: Similarity) -> Vectors:
+def prepared(vectors: AnyArray, similarity: Similarity) -> Vectors:
     """Return contiguous float32 vectors ``[n, dim]`` whose inner products are the similarity."""
     if similarity == "cosine":
         return np.ascontiguousarray(unit_length(vectors))
@@ -83,14 +83,14 @@ class VectorSource(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
+    def since(self, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield the rows from position `first` on, at most `rows` at a time."""
 
     @abstractmethod
-    def take(self, positions: Integers) -> Vectors:
+    def take(self, positions: Int64Array) -> Vectors:
         """Return the rows ``[n, dim]`` at some positions ``[n]``."""
 
-    def sample(self, count: int) -> tuple[Integers, Vectors]:
+    def sample(self, count: int) -> tuple[Int64Array, Vectors]:
         """Return the positions ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
         count = min(count, len(self))
         chosen = np.random.default_rng(0).choice(len(self), count, replace=False, shuffle=False)
@@ -129,7 +129,7 @@ class Blocks(VectorSource):
         signs: the dimension of vectors of 1 and -1, eight of which stand in a byte; None for vectors of numbers.
     """
 
-    def __init__(self, arrays: Sequence[AnyVectors], *, signs: int | None = None) -> None:
+    def __init__(self, arrays: Sequence[AnyArray], *, signs: int | None = None) -> None:
         self.arrays = arrays
         self.signs = signs
         self.ends = np.cumsum([len(array) for array in arrays])
@@ -151,7 +151,7 @@ class Blocks(VectorSource):
         Raises:
             DataError: if a file is missing or damaged, or has another shape or type than the manifest says.
         """
-        arrays: list[AnyVectors] = [mapped_shard(folder, shard, dimension, dtype) for shard in shards]
+        arrays: list[AnyArray] = [mapped_shard(folder, shard, dimension, dtype) for shard in shards]
         if not arrays:
             kind = np.float32 if signs is None else np.uint8
             arrays.append(np.empty((0, dimension), kind))
@@ -167,7 +167,7 @@ class Blocks(VectorSource):
     def __len__(self) -> int:
         return int(self.ends[-1])
 
-    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
+    def since(self, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield the rows from position `first` on, at most `rows` at a time."""
         for array, end in zip(self.arrays, self.ends, strict=True):
             begin = max(first - (int(end) - len(array)), 0)
@@ -192,21 +192,21 @@ class Blocks(VectorSource):
                 return False
         return self.signs is None
 
-    def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[AnyVectors]:
+    def chosen(self, mask: BoolArray, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield the rows from position `first` on for which `mask` ``[n]`` is true, of at most `rows` at a time."""
         for block in self.since(first, rows):
             is_chosen = mask[first : first + len(block)]
             yield block if is_chosen.all() else block[is_chosen]
             first += len(block)
 
-    def _numbers(self, rows: AnyVectors) -> AnyVectors:
+    def _numbers(self, rows: AnyArray) -> AnyArray:
         """Return rows as they are, or their bits as 1 and -1."""
         if self.signs is None:
             return rows
         ones: npt.NDArray[np.int8] = np.unpackbits(rows.view(np.uint8), axis=1, count=self.signs).view(np.int8)
         return ones * np.int8(2) - np.int8(1)
 
-    def take(self, positions: Integers) -> Vectors:
+    def take(self, positions: Int64Array) -> Vectors:
         """Return the rows ``[n, dim]`` at some positions ``[n]``."""
         vectors = np.empty((len(positions), self.dimension), np.float32)
         numbers = np.searchsorted(self.ends, positions, side="right")
@@ -235,7 +235,7 @@ class TopK:
         device: ``cpu``, or a device of torch.
     """
 
-    def __init__(self, queries: AnyVectors, k: int, *, similarity: Similarity = "cosine", device: str = "cpu") -> None:
+    def __init__(self, queries: AnyArray, k: int, *, similarity: Similarity = "cosine", device: str = "cpu") -> None:
         self.similarity = similarity
         self.rows = 0
         """The number of rows that were added so far."""
@@ -248,7 +248,7 @@ class TopK:
 
             self._best = BestOnDevice(self._queries, k, similarity, device)
 
-    def add(self, vectors: AnyVectors) -> None:
+    def add(self, vectors: AnyArray) -> None:
         """Compare further rows ``[n, dim]``, which may be mapped from a file.
 
         Raises:
@@ -272,8 +272,8 @@ class TopK:
 
 
 def search(
-    queries: AnyVectors,
-    blocks: Iterable[AnyVectors],
+    queries: AnyArray,
+    blocks: Iterable[AnyArray],
     k: int,
     *,
     similarity: Similarity = "cosine",
@@ -287,12 +287,12 @@ def search(
 
 
 def search_blocks(
-    queries: AnyVectors,
+    queries: AnyArray,
     blocks: Blocks,
     k: int,
     *,
     first: int = 0,
-    mask: Mask | None = None,
+    mask: BoolArray | None = None,
     similarity: Similarity = "cosine",
     device: str = "cpu",
 ) -> Neighbours:
@@ -321,7 +321,7 @@ def on_host(device: str) -> bool:
     return device.startswith("cpu")
 
 
-def check_width(vectors: AnyVectors, width: int, what: str) -> None:
+def check_width(vectors: AnyArray, width: int, what: str) -> None:
     """Refuse vectors of another dimension than `width`.
 
     Raises:

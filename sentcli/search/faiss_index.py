@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from sentcli.arrays import AnyArray, BoolArray, Vectors
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Blocks, Vectors, check_width, prepared
+from sentcli.search.exact import Blocks, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
-from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.node_rows import NodeRows
 from sentcli.waiting import drop_lost_threads
 
@@ -266,7 +267,7 @@ class FaissIndex:
             vectors = prepared(sample, self.similarity)
             built.index.train(vectors)
 
-    def add(self, vectors: AnyVectors) -> None:
+    def add(self, vectors: AnyArray) -> None:
         """Append rows ``[n, dim]``.
 
         Raises:
@@ -281,7 +282,7 @@ class FaissIndex:
             rows = prepared(vectors, self.similarity)
             self.index.add(rows)
 
-    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyArray, k: int, mask: BoolArray | None = None) -> Neighbours:
         """Return about the `k` nearest rows of each query ``[queries, dim]``; position -1 where none was found.
 
         Args:
@@ -334,7 +335,7 @@ def _needs_effort(index: Any, k: int) -> bool:
     return isinstance(index, faiss.IndexHNSW) and index.hnsw.efSearch < k
 
 
-def _parameters(index: Any, mask: Mask | None, k: int, nodes: NodeRows | None = None) -> Any:
+def _parameters(index: Any, mask: BoolArray | None, k: int, nodes: NodeRows | None = None) -> Any:
     """Return the search parameters of an index of faiss that leave it as it is, but for the rows that may be found.
 
     A graph keeps at least as many candidates as rows are wanted; with fewer it ends before it has found them. Where

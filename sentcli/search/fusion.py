@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float64Array
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchMode
 
@@ -15,7 +15,6 @@ CONSTANT = 60
 """The constant of reciprocal rank fusion that Cormack, Clarke and Buettcher use."""
 FUSED = 1000
 """The least number of hits of each list that are fused."""
-Floats = npt.NDArray[np.float64]
 
 
 def reciprocal_rank(parts: Sequence[Neighbours], k: int, *, constant: float = CONSTANT) -> Neighbours:
@@ -67,7 +66,7 @@ def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> N
     return _sum(scored, k)
 
 
-def _scaled(part: Neighbours) -> Floats:
+def _scaled(part: Neighbours) -> Float64Array:
     """Return the scores of each query scaled to 0 to 1 ``[queries, n]``; at position -1 they have no meaning."""
     if not part.positions.size:
         return np.zeros(part.positions.shape)
@@ -81,7 +80,7 @@ def _scaled(part: Neighbours) -> Floats:
     return np.divide(scores - low, span, out=np.ones_like(scores), where=is_row & (span > 0))
 
 
-def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
+def _sum(parts: Sequence[tuple[Neighbours, Float64Array]], k: int) -> Neighbours:
     """Return the `k` rows with the largest sums of their scores in all lists."""
     positions = np.concatenate([part.positions for part, _ in parts], axis=1)
     added = np.concatenate([scores for _, scores in parts], axis=1)

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import Vectors
 from sentcli.errors import InputError
 from sentcli.io.atomic import link
-from sentcli.search.exact import Blocks, Vectors, prepared
+from sentcli.search.exact import Blocks, prepared
 from sentcli.search.faiss_index import NODES_AT_A_TIME, FaissIndex
 from sentcli.search.index_files import IndexManifest, read_part
 from sentcli.search.index_filling import with_nodes

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sentcli.arrays import Vectors
 from sentcli.cluster.pool import Pool
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
@@ -20,7 +21,6 @@ from sentcli.io.digests import file_digest
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.ann import FaissRecipe
-from sentcli.search.exact import Vectors
 from sentcli.search.faiss_border import check_room, require_faiss
 from sentcli.search.faiss_index import EFFORTS, FaissIndex
 from sentcli.search.graph_update import with_kept_graph

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import replacing
 from sentcli.io.dataset import PARTIAL
@@ -17,7 +18,6 @@ from sentcli.io.digests import file_digest
 from sentcli.search.faiss_border import require_faiss
 from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.index_files import INDEX_FILE, NODES_FILE, TRAINED, IndexFile, IndexManifest, read_part
-from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.search.node_rows import NodeRows
 from sentcli.search.vector_directory import VectorDirectory
 
@@ -37,10 +37,10 @@ class FileSpan:
     """The row, or node, behind the last one."""
     grown: IndexFile | None = None
     """The file that has the rows before `begin`, and is replaced."""
-    rows: Integers | None = None
+    rows: Int64Array | None = None
     """The rows that are added ``[end - begin]``; None if they follow on those before."""
 
-    def vectors(self, store: VectorDirectory) -> Iterator[AnyVectors]:
+    def vectors(self, store: VectorDirectory) -> Iterator[AnyArray]:
         """Yield the vectors of the rows that are added, block by block ``[n, dim]``."""
         missing = self.end - self.begin
         if self.rows is not None:

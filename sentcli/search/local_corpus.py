@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import BoolArray, Vectors
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
 from sentcli.search.encoded_texts import EncodedTexts, EncodeRows
-from sentcli.search.exact import Vectors
 from sentcli.search.faiss_border import require_faiss
-from sentcli.search.neighbours import MORE_HITS, Mask, Neighbours
+from sentcli.search.neighbours import MORE_HITS, Neighbours
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import Document, Rows, counted, matching, positions_of
 from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
@@ -39,7 +39,7 @@ class LocalCorpus:
     """The vectors of the rows; None for a file of texts."""
     encode: EncodeRows | None = None
     """Encodes the rows of a file of texts."""
-    mask: Mask | None = None
+    mask: BoolArray | None = None
     """The rows that may be found ``[n]``; None stands for all."""
     searcher: Searcher | CompressedSearch | StreamedSearch | None = None
     bm25: BM25 | None = None

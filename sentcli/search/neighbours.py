@@ -6,23 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import AnyArray, BoolArray, Float32Array, FloatArray, Int64Array
 from sentcli.errors import DegenerateVectorsError
 
 ROUNDING = 2.0**-21
 """By how much the scores of equal vectors may differ, as a share of the best one, where they are computed in blocks."""
 MORE_HITS = 8
 """How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
-AnyVectors = npt.NDArray[np.generic]
-"""Vectors ``[n, dim]`` in any type of numbers."""
-Mask = npt.NDArray[np.bool_]
-"""Which rows of a corpus may be found, or which of some queries are meant ``[n]``."""
 
 
-def require_finite(values: npt.NDArray[np.generic]) -> None:
+def require_finite(values: AnyArray) -> None:
     """Check numbers before a comparison with NaN, which is never true, could turn them into a perfect score.
 
     Raises:
@@ -39,8 +33,8 @@ class Neighbours:
     Where rows are still gathered they are in the order of their positions.
     """
 
-    positions: Integers
-    scores: Floats
+    positions: Int64Array
+    scores: Float32Array
 
     @classmethod
     def none(cls, queries: int) -> Neighbours:
@@ -66,11 +60,11 @@ class Neighbours:
             scores.append(part.scores)
         return cls(np.concatenate(positions, axis), np.concatenate(scores, axis))
 
-    def of_queries(self, queries: slice | Integers | Mask) -> Neighbours:
+    def of_queries(self, queries: slice | Int64Array | BoolArray) -> Neighbours:
         """Return the neighbours of some of the queries."""
         return Neighbours(self.positions[queries], self.scores[queries])
 
-    def reordered(self, order: Integers) -> Neighbours:
+    def reordered(self, order: Int64Array) -> Neighbours:
         """Return the neighbours in another order ``[queries, n]``, the numbers of their columns."""
         positions = np.take_along_axis(self.positions, order, 1)
         scores = np.take_along_axis(self.scores, order, 1)
@@ -85,13 +79,13 @@ class Neighbours:
         order, scores = order_of_rows(self.positions, self.scores)
         return Neighbours(np.take_along_axis(self.positions, order, 1), scores)
 
-    def overwrite(self, queries: Integers | Mask, neighbours: Neighbours) -> None:
+    def overwrite(self, queries: Int64Array | BoolArray, neighbours: Neighbours) -> None:
         """Write in place the neighbours of some of the queries."""
         self.positions[queries] = neighbours.positions
         self.scores[queries] = neighbours.scores
 
 
-def order_of_rows(positions: Integers, scores: Floats) -> tuple[Integers, Floats]:
+def order_of_rows(positions: Int64Array, scores: Float32Array) -> tuple[Int64Array, Float32Array]:
     """Return the order in which rows stand whose scores are equal but for rounding, and one score for equal rows.
 
     Equal vectors stand at different places of a product of matrices, which a processor may sum in another order.
@@ -137,6 +131,6 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     return Neighbours(hits.positions[:, :k], best)
 
 
-def _sorted(scores: npt.NDArray[np.floating]) -> Mask:
+def _sorted(scores: FloatArray) -> BoolArray:
     """Tell which rows are strictly decreasing from left to right."""
     return np.all(scores[:, 1:] < scores[:, :-1], axis=1)

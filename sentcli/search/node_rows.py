@@ -10,18 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, BoolArray, Digests, Int64Array
 from sentcli.errors import DataError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import vector_digests
 from sentcli.io.writers import mapped_array
-from sentcli.search.neighbours import AnyVectors, Integers, Mask, Neighbours
-
-if TYPE_CHECKING:
-    from sentcli.io.digests import Digests
+from sentcli.search.neighbours import Neighbours
 
 DEAD = -1
 """The row of a node whose row is gone."""
@@ -31,15 +28,15 @@ DEAD = -1
 class NodeRows:
     """The row of the corpus that each node stands for, or `DEAD` ``[nodes]``."""
 
-    rows: Integers
+    rows: Int64Array
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
-    def is_alive(self) -> Mask:
+    def is_alive(self) -> BoolArray:
         """Which nodes stand for a row ``[nodes]``."""
-        alive: Mask = self.rows >= 0
+        alive: BoolArray = self.rows >= 0
         return alive
 
     @cached_property
@@ -52,14 +49,14 @@ class NodeRows:
         """The number of nodes whose row is gone."""
         return len(self.rows) - self.living
 
-    def that_may_be_found(self, mask: Mask | None) -> Mask | None:
+    def that_may_be_found(self, mask: BoolArray | None) -> BoolArray | None:
         """Return the nodes of the rows that may be found ``[nodes]``, or None for all nodes.
 
         Args:
             mask: the rows of the corpus that may be found ``[n]``; None stands for all.
         """
         if mask is not None:
-            of_rows: Mask = mask[self.rows]  # of a dead node it is that of the last row
+            of_rows: BoolArray = mask[self.rows]  # of a dead node it is that of the last row
             return of_rows & self.is_alive
         if self.dead:
             return self.is_alive
@@ -70,7 +67,7 @@ class NodeRows:
         positions = np.where(nodes.positions < 0, DEAD, self.rows[nodes.positions])
         return Neighbours(positions, nodes.scores)
 
-    def with_added(self, rows: Integers) -> NodeRows:
+    def with_added(self, rows: Int64Array) -> NodeRows:
         """Return the rows of these nodes and of new ones behind them."""
         return NodeRows(np.concatenate([self.rows, rows]))
 
@@ -103,7 +100,7 @@ class NodeRows:
         return nodes
 
 
-def rows_of_nodes(nodes: Iterable[AnyVectors], rows: Iterable[AnyVectors]) -> Integers:
+def rows_of_nodes(nodes: Iterable[AnyArray], rows: Iterable[AnyArray]) -> Int64Array:
     """Return the row that has the vector of each node to the bit, or `DEAD` ``[nodes]``; no row has two nodes.
 
     Args:
@@ -123,13 +120,13 @@ def rows_of_nodes(nodes: Iterable[AnyVectors], rows: Iterable[AnyVectors]) -> In
     return found
 
 
-def _digests(blocks: Iterable[AnyVectors]) -> Digests:
+def _digests(blocks: Iterable[AnyArray]) -> Digests:
     """Return the digest of each vector ``[n]``."""
     contiguous = map(np.ascontiguousarray, blocks)
     return vector_digests(chain.from_iterable(contiguous))
 
 
-def _numbered(groups: Integers) -> Integers:
+def _numbered(groups: Int64Array) -> Int64Array:
     """Return a number for each member of a group that says its group and how many of it come before ``[n]``."""
     order = np.argsort(groups, kind="stable")
     in_order = groups[order]

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from sentcli import console
+from sentcli.arrays import AnyArray, BoolArray, Vectors
 from sentcli.model.spec import Similarity
 from sentcli.search import device_memory
 from sentcli.search.device_memory import COPIED, StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
 from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_products, ordered, with_less_memory
-from sentcli.search.exact import Blocks, Vectors, check_width, prepared, search_blocks
-from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
+from sentcli.search.exact import Blocks, check_width, prepared, search_blocks
+from sentcli.search.neighbours import Neighbours
 
 SEARCH_BYTES = 6 * DEVICE_SIMILARITIES + 4 * COPIED
 """The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
@@ -131,7 +132,7 @@ class DeviceRows:
     def __len__(self) -> int:
         return len(self.blocks) - self.first
 
-    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyArray, k: int, mask: BoolArray | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, or all rows if there are fewer.
 
         Of equal similarities the first row comes first; at the last hit any of the rows of equal similarity may be it.
@@ -175,7 +176,7 @@ class DeviceRows:
         self.asked += asked
         self.again += again
 
-    def _in_full(self, asked: Vectors, k: int, mask: Mask | None) -> Neighbours:
+    def _in_full(self, asked: Vectors, k: int, mask: BoolArray | None) -> Neighbours:
         """Search in float32, by rows that are there or are copied in turns."""
         if self.full is None:
             device = str(self.device)
@@ -189,13 +190,13 @@ class DeviceRows:
             nearest.add(self.full, self.first, self._hidden(mask))
             return nearest.best()
 
-    def _hidden(self, mask: Mask | None) -> Tensor | None:
+    def _hidden(self, mask: BoolArray | None) -> Tensor | None:
         """Return on the device which rows may not be found ``[n]``."""
         if mask is None:
             return None
         return torch.from_numpy(~mask[self.first :]).to(self.device)
 
-    def _by_scan(self, asked: Vectors, k: int, width: int, mask: Mask | None) -> tuple[Neighbours, Mask]:
+    def _by_scan(self, asked: Vectors, k: int, width: int, mask: BoolArray | None) -> tuple[Neighbours, BoolArray]:
         """Return the best of `width` rows that a scan in bf16 finds, and whether they surely are the best of all."""
         assert self.rounded is not None
         queries = as_tensor(asked).to(self.device)

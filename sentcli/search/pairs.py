@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
+from sentcli.arrays import BoolArray, Float32Array, Int64Array
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.recall import SAMPLE_ROWS
 from sentcli.search.searcher import Searcher
 
@@ -27,13 +28,13 @@ QUERY_ROWS = 4096
 class SimilarPairs:
     """Pairs of rows, the most similar first, each once."""
 
-    first: Integers
+    first: Int64Array
     """The position of the earlier row of each pair ``[pairs]``."""
-    second: Integers
+    second: Int64Array
     """The position of the later row ``[pairs]``."""
-    similarities: Floats
+    similarities: Float32Array
     """``[pairs]``."""
-    nearest: Floats
+    nearest: Float32Array
     """The similarity of each row and its nearest other row ``[rows]``; -1 where an index found none."""
     crowded: int
     """The number of rows with `MOST_NEIGHBOURS` or more such neighbours, of which the nearest are here."""
@@ -66,7 +67,7 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
             if k == NEAREST and similarities.shape[1]:
                 nearest[own] = np.maximum(similarities[:, 0], -1)
             is_similar = similarities >= least
-            may_have_more: Mask = np.all(is_similar, axis=1) & (k < rows - 1)
+            may_have_more: BoolArray = np.all(is_similar, axis=1) & (k < rows - 1)
             if k >= MOST_NEIGHBOURS:
                 crowded += int(may_have_more.sum())
                 may_have_more[:] = False
@@ -119,7 +120,7 @@ def expected_pairs(searcher: Searcher, least: float) -> ExpectedPairs:
     return ExpectedPairs(pairs, proposed, of_proposed)
 
 
-def _exact_neighbours(searcher: Searcher) -> tuple[Integers, Neighbours]:
+def _exact_neighbours(searcher: Searcher) -> tuple[Int64Array, Neighbours]:
     """Return random rows ``[sample]``, and their exact neighbours among the others."""
     sample, vectors = searcher.blocks.sample(SAMPLE_ROWS)
     k = min(MOST_NEIGHBOURS + 1, len(searcher.blocks))
@@ -127,7 +128,7 @@ def _exact_neighbours(searcher: Searcher) -> tuple[Integers, Neighbours]:
     return sample, _without_own(hits, sample)
 
 
-def rows_left(pairs: SimilarPairs, rows: int) -> Mask:
+def rows_left(pairs: SimilarPairs, rows: int) -> BoolArray:
     """Return which rows are left ``[rows]`` if each row goes that is in a pair with an earlier row that is left."""
     left = np.ones(rows, np.bool_)
     order = np.argsort(pairs.second, kind="stable")
@@ -139,7 +140,7 @@ def rows_left(pairs: SimilarPairs, rows: int) -> Mask:
     return left
 
 
-def _without_own(hits: Neighbours, own: Integers) -> Neighbours:
+def _without_own(hits: Neighbours, own: Int64Array) -> Neighbours:
     """Return the neighbours ``[queries, k - 1]`` of queries that are rows, best first, without these rows."""
     is_none = (hits.positions == own[:, None]) | (hits.positions < 0)
     scores = np.where(is_none, -np.inf, hits.scores)
@@ -148,7 +149,7 @@ def _without_own(hits: Neighbours, own: Integers) -> Neighbours:
     return Neighbours(others.positions[:, :count], others.scores[:, :count])
 
 
-def groups_of(pairs: SimilarPairs, rows: int) -> Integers:
+def groups_of(pairs: SimilarPairs, rows: int) -> Int64Array:
     """Return the group of each row ``[rows]``: rows that a chain of pairs connects; -1 for a row in no pair.
 
     Groups are numbered from 0, the largest first, and groups of equal size in the order of their first rows.

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sentcli.search.neighbours import Floats, Integers, Neighbours
+from sentcli.arrays import Float32Array, Int64Array
+from sentcli.search.neighbours import Neighbours
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -48,12 +49,12 @@ class BestRows:
         k: how many rows.
     """
 
-    def __init__(self, queries: Floats, k: int) -> None:
+    def __init__(self, queries: Float32Array, k: int) -> None:
         self.count = len(queries)
         groups = max(-(-self.count // GROUP), 1)
         self.groups = [_Group(part, k) for part in np.array_split(queries, groups)]
 
-    def add(self, rows: Floats, first: int) -> None:
+    def add(self, rows: Float32Array, first: int) -> None:
         """Compare further rows ``[n, dim]``, the first of which has this position; no earlier call had a later one."""
         if not len(rows):
             return
@@ -75,13 +76,13 @@ class BestRows:
 class _Group:
     """Some queries and their best rows so far."""
 
-    def __init__(self, queries: Floats, k: int, *, samples: bool = True) -> None:
+    def __init__(self, queries: Float32Array, k: int, *, samples: bool = True) -> None:
         self.queries = queries
         self.k = k
         self.samples = samples
         self.best = Neighbours.none(len(queries))
 
-    def add(self, rows: Floats, first: int, workers: _Workers) -> None:
+    def add(self, rows: Float32Array, first: int, workers: _Workers) -> None:
         """Compare further rows."""
         before = self.best
         slices = workers.shares(len(rows))
@@ -111,7 +112,7 @@ class _Group:
         else:
             self.best.overwrite(lacking, again.best)
 
-    def _least(self, rows: Floats, slices: list[slice], workers: _Workers) -> tuple[Floats | None, bool]:
+    def _least(self, rows: Float32Array, slices: list[slice], workers: _Workers) -> tuple[Float32Array | None, bool]:
         """Return a bound for each query ``[queries]`` above which the best of the rows lie, and whether that is sure.
 
         It is the k-th best product so far, or by a sample so low that some more than `k` products are likely above it.
@@ -124,7 +125,7 @@ class _Group:
         if not self.samples or len(rows) < 2 * SAMPLED * rank or products_of_all < FEW:
             return None, True
 
-        def sampled(part: slice) -> Floats:
+        def sampled(part: slice) -> Float32Array:
             starts = np.arange(part.start, part.stop - SAMPLED, SAMPLED)
             random = np.random.default_rng(part.start)
             drawn = starts + random.integers(0, SAMPLED, len(starts))
@@ -132,7 +133,7 @@ class _Group:
             products[np.isnan(products)] = -np.inf
             return _largest(products, rank)
 
-        products: Floats = np.concatenate(workers.each(sampled, slices), axis=1)
+        products: Float32Array = np.concatenate(workers.each(sampled, slices), axis=1)
         if products.shape[1] < rank:  # the shares of many threads have hardly a row to draw from
             return None, True
         least = _largest(products, rank).min(axis=1)
@@ -157,7 +158,7 @@ class _Gathered:
         threads: how many threads share the rows.
     """
 
-    def __init__(self, queries: Floats, k: int, least: Floats | None, threads: int) -> None:
+    def __init__(self, queries: Float32Array, k: int, least: Float32Array | None, threads: int) -> None:
         self.queries = queries
         self.k = k
         self.least = least
@@ -177,7 +178,7 @@ class _Gathered:
         width = int(self.filled.max())
         return Neighbours(self.table.positions[:, :width], self.table.scores[:, :width])
 
-    def look(self, rows: Floats, first: int) -> None:
+    def look(self, rows: Float32Array, first: int) -> None:
         """Compare rows, of which without a bound few come at first and then as many as before."""
         queries = len(self.queries)
         few = max(LEAST_ROWS, 2 * self.k)
@@ -200,7 +201,7 @@ class _Gathered:
                 self._take(np.flatnonzero(is_above), product, first + start)
             start += len(part)
 
-    def _take_all(self, products: Floats, first: int) -> None:
+    def _take_all(self, products: Float32Array, first: int) -> None:
         """Take all rows; what is no number is no product."""
         positions = np.broadcast_to(np.arange(first, first + products.shape[1]), products.shape)
         further = Neighbours(positions, np.where(np.isnan(products), -np.inf, products))
@@ -218,7 +219,7 @@ class _Gathered:
             worst = self.table.scores.min(axis=1)
             self.least = worst if self.least is None else np.maximum(worst, self.least)
 
-    def _take(self, flat: Integers, products: Floats, first: int) -> None:
+    def _take(self, flat: Int64Array, products: Float32Array, first: int) -> None:
         """Take the rows above the bounds, which stand at these places of the flattened products."""
         if not len(flat):
             return
@@ -235,7 +236,7 @@ class _Gathered:
         self.table.positions.ravel()[place] = flat + np.repeat(first - queries * rows, counts)
         self.filled += counts
 
-    def _make_room(self, counts: Integers) -> None:
+    def _make_room(self, counts: Int64Array) -> None:
         """Choose the best when there is no place for so many further rows of each query, or make places."""
         width = self.table.scores.shape[1]
         limit = 64 + SPACE * self.k
@@ -267,7 +268,7 @@ def _kept(rows: Neighbours, k: int) -> Neighbours:
     return Neighbours(positions.reshape(count, k), scores.reshape(count, k))
 
 
-def _largest(products: Floats, count: int) -> Floats:
+def _largest(products: Float32Array, count: int) -> Float32Array:
     """Return the largest products of each query ``[queries, count]``, or all if there are fewer."""
     first = products.shape[1] - count
     if first <= 0:

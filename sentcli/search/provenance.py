@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import AnyArray, Vectors
 from sentcli.compression import Compression
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -25,8 +26,6 @@ from sentcli.model.encoding import OnLong
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Vectors
-from sentcli.search.neighbours import AnyVectors
 from sentcli.zoo import hub_model, local_path, on_this_machine
 
 COMPARED_ROWS = 16
@@ -226,7 +225,7 @@ class Provenance(VectorFacts):
             )
         self._check_canaries(encoder, document_prompt)
 
-    def check_texts(self, texts: Sequence[str], vectors: AnyVectors, encoder: SentenceEncoder, prompt: str) -> None:
+    def check_texts(self, texts: Sequence[str], vectors: AnyArray, encoder: SentenceEncoder, prompt: str) -> None:
         """Refuse an encoder that makes other vectors of some texts than those that are stored.
 
         Args:

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sentcli.arrays import Float32Array, Int64Array, Vectors
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import BLOCK, TopK, Vectors, VectorSource, not_own, prepared
-from sentcli.search.neighbours import Floats, Integers, Neighbours
+from sentcli.search.exact import BLOCK, TopK, VectorSource, not_own, prepared
+from sentcli.search.neighbours import Neighbours
 from sentcli.table import Table
 
 K = 10
@@ -55,9 +56,9 @@ class Sample:
 
     queries: Vectors
     """The vectors of the queries, `prepared` ``[queries, dim]``."""
-    own: Integers | None
+    own: Int64Array | None
     """The row that each query is, which does not count as its neighbour ``[queries]``; None if queries are no rows."""
-    least: Floats
+    least: Float32Array
     """The least similarity of the `K` exact neighbours of each query, minus a tolerance ``[queries]``."""
     exact_rate: float
     """The queries per second of exact search, without the time for reading the vectors."""
@@ -91,7 +92,7 @@ def sample(
     return Sample(vectors, own, scores.min(axis=1) - EQUAL * largest, rate)
 
 
-def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, positions: Integers) -> float:
+def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, positions: Int64Array) -> float:
     """Return recall@10: the share of the exact neighbours that were found.
 
     Rows of equal similarity count as the same neighbour.

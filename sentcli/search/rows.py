@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sentcli.arrays import BoolArray
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.blocks import blocks, survey
@@ -22,7 +23,6 @@ from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING
 from sentcli.io.writers import arrow_column, as_json, text_cell
 from sentcli.search.conditions import Condition
-from sentcli.search.neighbours import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -272,7 +272,7 @@ def positions_of(rows: Rows, ids: Sequence[str]) -> dict[str, int]:
     return positions
 
 
-def matching(rows: Rows, condition: Condition) -> Mask:
+def matching(rows: Rows, condition: Condition) -> BoolArray:
     """Tell which rows of a corpus meet a condition ``[n]``."""
     masks = [condition.matches(table) for table in rows.tables(condition.columns)]
     if not masks:
@@ -280,7 +280,7 @@ def matching(rows: Rows, condition: Condition) -> Mask:
     return np.concatenate(masks)
 
 
-def counted(rows: Rows, column: str, mask: Mask | None) -> list[tuple[Any, int]]:
+def counted(rows: Rows, column: str, mask: BoolArray | None) -> list[tuple[Any, int]]:
     """Count the rows with each value of a column, the most frequent value first.
 
     Args:

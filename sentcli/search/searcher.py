@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, BoolArray, Vectors
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissRecipe
-from sentcli.search.exact import BLOCK, Blocks, Vectors, prepared, search_blocks
+from sentcli.search.exact import BLOCK, Blocks, prepared, search_blocks
 from sentcli.search.faiss_index import FaissIndex
-from sentcli.search.neighbours import AnyVectors, Mask, Neighbours, merge
+from sentcli.search.neighbours import Neighbours, merge
 from sentcli.search.recall import sample, tune
 from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 
@@ -62,7 +63,7 @@ class Searcher:
     _opened: dict[tuple[str, int], DeviceRows] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The rows on a device, by its name and the position of the first of them."""
 
-    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyArray, k: int, mask: BoolArray | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``; position -1 where an index found fewer.
 
         Args:
@@ -95,7 +96,7 @@ class Searcher:
             return k
         return max(k * rescore, LEAST_RESCORED)
 
-    def _search(self, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
+    def _search(self, queries: AnyArray, k: int, mask: BoolArray | None) -> Neighbours:
         """Search for queries whose hits fit into memory; see `search`."""
         if not len(self.blocks):
             return Neighbours.none(len(queries))
@@ -112,7 +113,7 @@ class Searcher:
             lists.append(self._exact(queries, k, indexed, mask))
         return merge(lists, k)
 
-    def _relies_on_index(self, indexed: int, k: int, mask: Mask | None) -> bool:
+    def _relies_on_index(self, indexed: int, k: int, mask: BoolArray | None) -> bool:
         """Tell whether `k` hits are looked for with the index, among the rows that it has and that may be found."""
         left = indexed
         if mask is not None:
@@ -121,7 +122,7 @@ class Searcher:
                 return False
         return k < left  # an index is no help for finding all its rows, and a graph may not reach every one
 
-    def _exact(self, queries: AnyVectors, k: int, first: int, mask: Mask | None) -> Neighbours:
+    def _exact(self, queries: AnyArray, k: int, first: int, mask: BoolArray | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
         if not exact.on_host(self.device):
             return self._on_device(first).search(queries, k, mask)
@@ -152,7 +153,7 @@ class Searcher:
             self._opened[key] = rows
         return rows
 
-    def _exact_of_chosen(self, queries: AnyVectors, k: int, first: int, mask: Mask | None) -> Neighbours:
+    def _exact_of_chosen(self, queries: AnyArray, k: int, first: int, mask: BoolArray | None) -> Neighbours:
         """Compare queries with the rows from position `first` on, reading only those that may be found."""
         similarity = self.similarity
         if similarity == "cosine" and self.blocks.are_unit(look=mask is None):  # looked at once for all searches
@@ -160,7 +161,7 @@ class Searcher:
             similarity = "dot"
         return search_blocks(queries, self.blocks, k, first=first, mask=mask, similarity=similarity)
 
-    def _approximate(self, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
+    def _approximate(self, queries: AnyArray, k: int, mask: BoolArray | None) -> Neighbours:
         """Search with the indexes, and compare exactly what an index of codes has found."""
         candidates = self._candidates(k)
         best = Neighbours.none(len(queries))
@@ -224,7 +225,7 @@ class Searcher:
         return Searcher([], EXACT, self.blocks, self.similarity, self.device, self.scan)
 
 
-def _search_rows(part: FaissIndex, first: int, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
+def _search_rows(part: FaissIndex, first: int, queries: AnyArray, k: int, mask: BoolArray | None) -> Neighbours:
     """Search an index of the rows of a corpus from position `first` on."""
     if mask is not None:
         mask = mask[first : first + len(part)]
@@ -252,7 +253,7 @@ class CompressedSearch:
         """The similarity of query and row."""
         return self.searcher.similarity
 
-    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyArray, k: int, mask: BoolArray | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
         compressed = self.fit(queries.astype(np.float32, copy=False))
         if self.full is None:
@@ -281,7 +282,7 @@ class StreamedSearch:
     similarity: Similarity
     device: str
 
-    def blocks(self, mask: Mask | None = None) -> Iterator[Vectors]:
+    def blocks(self, mask: BoolArray | None = None) -> Iterator[Vectors]:
         """Yield the vectors of the rows that may be found."""
         texts = self.rows.texts()
         if mask is not None:
@@ -289,7 +290,7 @@ class StreamedSearch:
         while block := list(islice(texts, BLOCK_DOCUMENTS)):
             yield self.encode(block)
 
-    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyArray, k: int, mask: BoolArray | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
         hits = exact.search(queries, self.blocks(mask), k, similarity=self.similarity, device=self.device)
         if mask is None:
@@ -314,7 +315,7 @@ def scanned(blocks: Blocks, similarity: Similarity, device: str) -> Searcher:
     return Searcher([], EXACT, blocks, similarity, device, scan=True)
 
 
-def build(kind: str, vectors: AnyVectors | Blocks, similarity: Similarity = "cosine", device: str = "cpu") -> Searcher:
+def build(kind: str, vectors: AnyArray | Blocks, similarity: Similarity = "cosine", device: str = "cpu") -> Searcher:
     """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:

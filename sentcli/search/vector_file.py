@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import AnyArray
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.digests import file_digest
@@ -34,7 +34,6 @@ from sentcli.search.vector_directory import VectorDirectory
 if TYPE_CHECKING:
     pass
 
-Array = npt.NDArray[Any]
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".parquet", ".arrow", ".feather", *JSON_LINES)
 """The suffixes of tables whose columns may hold vectors."""
@@ -144,7 +143,7 @@ class VectorFile(StoredVectors):
         return _text_files_beside(self)
 
 
-def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> None:
+def _check_vectors(place: Place, arrays: list[AnyArray], *, may_be_empty: bool) -> None:
     """Refuse arrays that are no vectors ``[rows, dimensions]`` of finite numbers.
 
     Raises:
@@ -267,7 +266,7 @@ def holds_vectors(name: str | Place) -> bool:
     return vectors_in(place) is not None
 
 
-def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:
+def _read_table(place: Place, column: str) -> tuple[list[AnyArray], dict[str, Any]]:
     """Return the vectors in a column of a table, and the settings of `encode` if it wrote the column."""
     source = open_source(place.name)
     record = None

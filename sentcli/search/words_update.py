@@ -7,10 +7,10 @@ from itertools import compress
 
 import numpy as np
 
+from sentcli.arrays import Int64Array
 from sentcli.io.digests import text_digests
 from sentcli.search.bm25 import BM25, cut
 from sentcli.search.document_words import DocumentWords, together
-from sentcli.search.neighbours import Integers
 from sentcli.search.stored_vectors import StoredVectors
 
 
@@ -35,7 +35,7 @@ def words_of(
     return together(known, new, is_there), len(new.ids)
 
 
-def _rows_with(there: Iterable[str], texts: Iterable[str]) -> Integers:
+def _rows_with(there: Iterable[str], texts: Iterable[str]) -> Int64Array:
     """Return a row that has each text, or -1 ``[texts]``."""
     digests = text_digests(there)
     wanted = text_digests(texts)

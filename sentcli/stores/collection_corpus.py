@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import AnyArray, Float32Array, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import BM25
-from sentcli.search.exact import Vectors
 from sentcli.search.faiss_index import EFFORTS
-from sentcli.search.neighbours import MORE_HITS, Floats, Integers, Neighbours, order_of_rows
+from sentcli.search.neighbours import MORE_HITS, Neighbours, order_of_rows
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
@@ -70,13 +69,13 @@ def fitted(queries: Vectors, origin: Provenance) -> Vectors:
 class FoundRows:
     """The rows that were found for one query, best first and of equal ones the first row first, each ``[hits]``."""
 
-    places: Integers
-    keys: npt.NDArray[Any]
+    places: Int64Array
+    keys: AnyArray
     """By what the database returns the rows."""
-    scores: Floats
+    scores: Float32Array
 
     @classmethod
-    def ranked(cls, places: Integers, keys: npt.NDArray[Any], scores: Floats) -> FoundRows:
+    def ranked(cls, places: Int64Array, keys: AnyArray, scores: Float32Array) -> FoundRows:
         """Return rows in order, which are in any order.
 
         Args:
@@ -127,13 +126,13 @@ class CollectionWords:
     """The words of all rows of a collection, whatever the database is, in the order of the rows."""
 
     bm25: BM25
-    places: Integers
+    places: Int64Array
     """Of the rows, rising ``[rows]``."""
-    keys: npt.NDArray[Any]
+    keys: AnyArray
     """By what the database returns the rows ``[rows]``."""
 
     @classmethod
-    def of(cls, batches: Iterable[tuple[Integers, Sequence[Any], Sequence[str]]], language: str) -> CollectionWords:
+    def of(cls, batches: Iterable[tuple[Int64Array, Sequence[Any], Sequence[str]]], language: str) -> CollectionWords:
         """Index rows, given the places, the keys and what was encoded of some of them at a time."""
         places = [np.empty(0, np.int64)]
         keys: list[Any] = []
@@ -147,7 +146,7 @@ class CollectionWords:
         in_order = map(texts.__getitem__, order.tolist())
         return cls(BM25.build(in_order, language=language), unordered[order], np.array(keys, object)[order])
 
-    def search(self, queries: Sequence[str], k: int, chosen: Integers | None = None) -> list[FoundRows]:
+    def search(self, queries: Sequence[str], k: int, chosen: Int64Array | None = None) -> list[FoundRows]:
         """Return the best rows of each query, of those at some places; None stands for all."""
         mask = None
         if chosen is not None:
@@ -209,11 +208,11 @@ class FoundByIds(OfCollection):
     """The id of each row that was found, by its position."""
     words: CollectionWords | None = None
 
-    def encoded(self) -> Iterator[tuple[Integers, list[str], list[str]]]:
+    def encoded(self) -> Iterator[tuple[Int64Array, list[str], list[str]]]:
         """Yield the places, the ids and what was encoded of all rows of the collection, some at a time."""
         raise NotImplementedError
 
-    def chosen(self) -> Integers:
+    def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sentcli.search.neighbours import Integers, Mask
+from sentcli.arrays import BoolArray, Int64Array
 from sentcli.stores.record import TEXT_DIGITS
 from sentcli.stores.row_places import Places, hashes_of
 
@@ -18,7 +18,7 @@ class RowBatch(NamedTuple):
     ids: Sequence[str]
     hashes: Sequence[str]
     """Their `record.row_hashes`."""
-    places: Integers
+    places: Int64Array
     keys: Sequence[Any]
     """By what the database returns a row."""
 
@@ -43,12 +43,12 @@ class KnownRows:
         self.texts = Places.paired(text_hashes, np.arange(len(text_hashes)))
         """A row with each text, by its number in `keys`."""
 
-    def has(self, ids: Sequence[str]) -> Mask:
+    def has(self, ids: Sequence[str]) -> BoolArray:
         """Tell which ids rows have ``[n]``."""
-        has: Mask = self.places.of_ids(ids) >= 0
+        has: BoolArray = self.places.of_ids(ids) >= 0
         return has
 
-    def lacks(self, ids: Sequence[str], hashes: Sequence[str]) -> Mask:
+    def lacks(self, ids: Sequence[str], hashes: Sequence[str]) -> BoolArray:
         """Tell which of some rows are not there with this content ``[n]``."""
         return ~within(pair_hashes(ids, hashes), self.pairs)
 
@@ -58,21 +58,21 @@ class KnownRows:
         return list(map(self.keys.__getitem__, numbers[numbers >= 0].tolist()))
 
 
-def pair_hashes(ids: Sequence[str], hashes: Sequence[str]) -> Integers:
+def pair_hashes(ids: Sequence[str], hashes: Sequence[str]) -> Int64Array:
     """Return a number for each row, which is another one for another id or another content ``[rows]``."""
     return np.fromiter(map(hash, zip(ids, hashes, strict=True)), np.int64, len(ids))
 
 
-def within(values: Integers, known: Integers) -> Mask:
+def within(values: Int64Array, known: Int64Array) -> BoolArray:
     """Tell which values are among sorted ones ``[values]``."""
     if not len(known):
         return np.zeros(len(values), np.bool_)
     places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    is_known: Mask = known[places] == values
+    is_known: BoolArray = known[places] == values
     return is_known
 
 
-def _text_hashes(hashes: Sequence[str]) -> Integers:
+def _text_hashes(hashes: Sequence[str]) -> Int64Array:
     return hashes_of(map(text_of, hashes), len(hashes))
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le
 from pydantic import AfterValidator
 
+from sentcli.arrays import AnyArray
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import DataError, InputError
 from sentcli.io.blocks import Block
@@ -21,7 +22,6 @@ from sentcli.io.forms import adapter_of, decode
 from sentcli.io.writers import arrow_column
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
-from sentcli.search.neighbours import AnyVectors
 
 ID = "id"
 TEXTS = "text"
@@ -204,7 +204,7 @@ def fitted(block: Block, record: Record) -> Block:
     return replace(block, columns=values)
 
 
-def row_hashes(block: Block, record: Record, given: AnyVectors | None = None) -> list[str]:
+def row_hashes(block: Block, record: Record, given: AnyArray | None = None) -> list[str]:
     """Return a digest of each row, which is another one when the row has changed, wherever it and its columns stand.
 
     Args:

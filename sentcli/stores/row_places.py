@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentcli.search.neighbours import Integers, Mask
+from sentcli.arrays import BoolArray, Int64Array
 
 ROOM = 2**20
 """How far places are apart that are given to rows one behind the other."""
 
 
-def hashes_of(ids: Iterable[str], count: int) -> Integers:
+def hashes_of(ids: Iterable[str], count: int) -> Int64Array:
     """Return a number for each of so many ids ``[count]``, of this process."""
     return np.fromiter(map(hash, ids), np.int64, count)
 
@@ -27,13 +27,13 @@ def hashes_of(ids: Iterable[str], count: int) -> Integers:
 class Places:
     """A number for each of some rows."""
 
-    hashes: Integers
+    hashes: Int64Array
     """The `hashes_of` their ids, rising ``[rows]``."""
-    numbers: Integers
+    numbers: Int64Array
     """Their numbers ``[rows]``."""
 
     @classmethod
-    def paired(cls, hashes: Integers, numbers: Integers) -> Places:
+    def paired(cls, hashes: Int64Array, numbers: Int64Array) -> Places:
         """Return the numbers of rows with these hashes, which are in any order."""
         order = np.argsort(hashes, kind="stable")
         return cls(hashes[order], numbers[order])
@@ -50,14 +50,14 @@ class Places:
         """Tell whether some of these rows have another number among others."""
         return not np.array_equal(others.of(self.hashes), self.numbers)
 
-    def of(self, hashes: Integers) -> Integers:
+    def of(self, hashes: Int64Array) -> Int64Array:
         """Return the numbers of rows by the hashes of their ids, -1 for others ``[n]``."""
         if not len(self):
             return np.full(len(hashes), -1, np.int64)
         found = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
         return np.where(self.hashes[found] == hashes, self.numbers[found], -1)
 
-    def of_ids(self, ids: Sequence[str]) -> Integers:
+    def of_ids(self, ids: Sequence[str]) -> Int64Array:
         """Return the numbers of rows by their ids, -1 for others ``[n]``."""
         return self.of(hashes_of(ids, len(ids)))
 
@@ -91,7 +91,7 @@ def arranged(order: Places, there: Places, *, may_move: bool = True) -> Places:
     return Places.paired(np.concatenate([hashes, there.hashes[others]]), places)
 
 
-def spread(places: Integers) -> Integers:
+def spread(places: Int64Array) -> Int64Array:
     """Return places that rise from row to row, as many as possible those that are there.
 
     Args:
@@ -112,7 +112,7 @@ def spread(places: Integers) -> Integers:
     return there[before] + apart[before] * (rows - at[before])
 
 
-def _rising(places: Integers) -> Mask:
+def _rising(places: Int64Array) -> BoolArray:
     """Tell which of some places stay, so that they rise and as many as possible do; -1 never does ``[rows]``."""
     stays = places >= 0
     known = places[stays]

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
+from sentcli.arrays import AnyArray
 from sentcli.io.blocks import Block
 from sentcli.io.table_source import TableSource
-from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
 from sentcli.stores.known_rows import KnownRows
@@ -63,7 +63,7 @@ class CheckedCorpus(Protocol):
             InputError: if the index orders rows by another similarity than those of sentcli.
         """
 
-    def some_rows(self, count: int) -> tuple[list[str], AnyVectors]:
+    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
         """Return what was encoded of some rows, at most so many, and their vectors ``[n, dim]``."""
 
 
@@ -85,7 +85,7 @@ class RowsThere(Protocol):
     def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
         """Return which of some rows are not there with the content of these hashes, by their numbers in the lists."""
 
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
         """Return the vectors ``[dim]`` that rows have whose texts are those of some rows, by `known_rows.text_of`."""
 
     def ids(self) -> Iterator[Sequence[str]]:
@@ -99,7 +99,7 @@ class RowStore(RowsThere, Protocol):
     def replaces(self) -> bool:
         """Whether it will replace another collection, so that it keeps no rows but those of the corpus."""
 
-    def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+    def write(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> int:
         """Write rows, which replace those with the same ids; the same after an interruption has them.
 
         Args:

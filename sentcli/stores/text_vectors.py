@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.model.encoding import Encoded
 from sentcli.search.neighbours import require_finite
-
-Floats = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -21,9 +18,9 @@ class TextVectors:
 
     rows: dict[str, int]
     """The row of each text in `vectors`."""
-    vectors: Floats
+    vectors: AnyArray
     """``[texts, dim]``."""
-    excess_tokens: npt.NDArray[np.int64]
+    excess_tokens: Int64Array
     """The number of tokens of each text beyond the model's maximum length ``[texts]``."""
 
     def __post_init__(self) -> None:
@@ -43,11 +40,11 @@ class TextVectors:
         excess_tokens = np.concatenate([encoded.excess_tokens for _, encoded in parts])
         return cls(rows, vectors, excess_tokens)
 
-    def rows_of(self, texts: Iterable[str]) -> npt.NDArray[np.int64]:
+    def rows_of(self, texts: Iterable[str]) -> Int64Array:
         """Return the rows of texts, which may repeat ``[n]``."""
         return np.array([self.rows[text] for text in texts], np.int64)
 
-    def vectors_of(self, texts: Sequence[str]) -> Floats:
+    def vectors_of(self, texts: Sequence[str]) -> AnyArray:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
         return self.vectors[self.rows_of(texts)]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import BoolArray, Float32Array, Int64Array
 from sentcli.bounds import whole_number
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
@@ -156,9 +156,7 @@ class _VectorFile:
                 return None
         return None
 
-    def read(
-        self, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32], excess_tokens: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
+    def read(self, hashes: Sequence[bytes], vectors: Float32Array, excess_tokens: Int64Array) -> BoolArray:
         """Fill the rows of cached vectors, and return which rows these are ``[n]``."""
         is_cached = np.zeros(len(hashes), bool)
         if self.connection is None:

@@ -12,10 +12,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sentcli.arrays import Float32Array, Int64Array
 from sentcli.methods.views import BatchTexts
 from sentcli.model.ahead import queued_to
 from sentcli.model.encoding import one_ahead
@@ -65,7 +65,7 @@ class Order:
 
 
 @lru_cache(maxsize=1)
-def _permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
+def _permutation(seed: int, epoch: int, count: int) -> Int64Array:
     return np.random.default_rng([seed, epoch]).permutation(count)
 
 
@@ -78,7 +78,7 @@ class Batch:
     texts: BatchTexts
     rows: tuple[int, ...] = ()
     """The numbers of the rows in the data."""
-    targets: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    targets: Mapping[str, Float32Array] = field(default_factory=dict)
     """What the teachers say of the rows, as `Targets.of_rows` returns it."""
 
     @property

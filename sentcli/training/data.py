@@ -8,9 +8,9 @@ from itertools import compress
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Gt, Le
 
+from sentcli.arrays import Int64Array
 from sentcli.bounds import check
 from sentcli.errors import InputError
 from sentcli.evaluation.files import STSB_RANGE
@@ -50,7 +50,7 @@ class Subset:
             return self.limit
         return None
 
-    def rows(self, total: int) -> npt.NDArray[np.int64]:
+    def rows(self, total: int) -> Int64Array:
         """Return the chosen row numbers, in the order of the data."""
         count = total
         if self.fraction is not None:
@@ -142,7 +142,7 @@ def repetitions(texts: Sequence[str]) -> int:
 
 
 def file_facts(
-    files: list[tuple[str, Path]], row_counts: list[int], chosen: npt.NDArray[np.int64]
+    files: list[tuple[str, Path]], row_counts: list[int], chosen: Int64Array
 ) -> tuple[dict[str, object], ...]:
     """Describe files: the name, the SHA-256, and how many of the rows that were chosen came from each.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.arrays import Float64Array, Int64Array
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
@@ -189,7 +190,7 @@ FEW = 0.1
 """The share of the rows up to which scores are few; in an unusual range fewer than half are."""
 
 
-def _refuse_far_scores(parts: Sequence[_Rows], scores: npt.NDArray[np.float64], found: tuple[float, float]) -> None:
+def _refuse_far_scores(parts: Sequence[_Rows], scores: Float64Array, found: tuple[float, float]) -> None:
     """Refuse scores that lie so far from most others that these become nearly one, as a 999 for a missing score.
 
     Args:
@@ -391,7 +392,7 @@ def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
     return [kind]
 
 
-def _held_out(hold_out: str | None, parts: Sequence[_Rows]) -> npt.NDArray[np.int64]:
+def _held_out(hold_out: str | None, parts: Sequence[_Rows]) -> Int64Array:
     """Return the numbers of the pairs that are held out, counted over all files."""
     if hold_out is None:
         return np.arange(0)
@@ -419,7 +420,7 @@ def _held_out(hold_out: str | None, parts: Sequence[_Rows]) -> npt.NDArray[np.in
     return rows_of_file[hold_out]
 
 
-def _fold(hold_out: str, number: int, count: int, total: int) -> npt.NDArray[np.int64]:
+def _fold(hold_out: str, number: int, count: int, total: int) -> Int64Array:
     """Return the pairs of a fold, given its number from 1, the number of folds and that of all pairs."""
     from sklearn.model_selection import KFold
 

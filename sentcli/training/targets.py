@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.arrays import Float32Array, Int64Array
 from sentcli.errors import InputError, SentcliError
 from sentcli.training.teachers import KeptVectors
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.training.data import TrainingSentences
-    from sentcli.training.teachers import Floats, Teacher
+    from sentcli.training.teachers import Teacher
 
 TEACHER = "teacher_"
 """The beginning of the names of targets among the tensors of a batch: teachers are numbered from 0."""
@@ -28,11 +28,11 @@ FIRST_ROWS = 4
 class Targets:
     """What the teachers say of the rows of the training data."""
 
-    vectors: tuple[Floats, ...] = ()
+    vectors: tuple[Float32Array, ...] = ()
     """The vectors of distinct texts by each teacher ``[texts, d_t]``."""
-    places: npt.NDArray[np.int64] | None = None
+    places: Int64Array | None = None
     """The row of `vectors` of each text of the data ``[columns, rows]``, -1 for rows that are not trained on."""
-    scores: Floats | None = None
+    scores: Float32Array | None = None
     """The score of each anchor with each other column ``[rows, columns - 1]``."""
 
     @classmethod
@@ -54,7 +54,7 @@ class Targets:
         if method.views.one_sentence:
             columns = columns[:1]
         roles = method.views.roles[: len(columns)]
-        vectors: tuple[Floats, ...] = ()
+        vectors: tuple[Float32Array, ...] = ()
         places = scores = None
         if "vectors" in wanted:
             vectors, places = _vectors_of_rows(teachers, columns, roles, rows)
@@ -62,9 +62,9 @@ class Targets:
             scores = _scores_of_rows(teachers[0], columns, rows)
         return cls(vectors, places, scores)
 
-    def of_rows(self, rows: Sequence[int]) -> dict[str, npt.NDArray[np.float32]]:
+    def of_rows(self, rows: Sequence[int]) -> dict[str, Float32Array]:
         """Return the targets of some rows, by their names in a batch."""
-        targets: dict[str, npt.NDArray[np.float32]] = {}
+        targets: dict[str, Float32Array] = {}
         if self.places is not None:
             places = self.places[:, rows]
             for number, vectors in enumerate(self.vectors):
@@ -94,10 +94,10 @@ def check_answers(teachers: Sequence[Teacher], method: Method, corpus: TrainingS
 
 def _vectors_of_rows(
     teachers: Sequence[Teacher], columns: Sequence[Sequence[str]], roles: Sequence[str], rows: Sequence[int]
-) -> tuple[tuple[Floats, ...], npt.NDArray[np.int64]]:
+) -> tuple[tuple[Float32Array, ...], Int64Array]:
     """Return the vectors of the distinct texts of some rows, and where those of each column and row stand."""
     places = np.full((len(columns), len(columns[0])), -1, np.int64)
-    parts: list[list[Floats]] = [[] for _ in teachers]
+    parts: list[list[Float32Array]] = [[] for _ in teachers]
     count = 0
     for number, (column, role) in enumerate(zip(columns, roles, strict=True)):
         place_of_text: dict[str, int] = {}
@@ -111,7 +111,7 @@ def _vectors_of_rows(
     return tuple(map(np.concatenate, parts)), places
 
 
-def _scores_of_rows(teacher: Teacher, columns: Sequence[Sequence[str]], rows: Sequence[int]) -> Floats:
+def _scores_of_rows(teacher: Teacher, columns: Sequence[Sequence[str]], rows: Sequence[int]) -> Float32Array:
     """Return the score of each anchor with each other text of its row ``[rows, columns - 1]``, NaN for other rows."""
     anchors, *others = columns
     scores = np.full((len(anchors), len(others)), np.nan, np.float32)

@@ -8,12 +8,12 @@ vectors, so that a second run does not encode them again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.arrays import AnyArray, Float32Array
 from sentcli.encoder.reranker import Reranker
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.objectives import Objective
 
-Floats: TypeAlias = npt.NDArray[np.float32]
-
 
 class Teacher(Protocol):
     """A frozen model that says where texts lie, or how well two go together."""
@@ -44,10 +42,10 @@ class Teacher(Protocol):
     def identity(self) -> str:
         """A digest of what decides its targets."""
 
-    def vectors(self, texts: Sequence[str], role: str) -> Floats:
+    def vectors(self, texts: Sequence[str], role: str) -> Float32Array:
         """Return the vectors of distinct texts ``[n, width]``; `role` is as for `SentenceEncoder.role_prompt`."""
 
-    def scores(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+    def scores(self, first: Sequence[str], second: Sequence[str]) -> Float32Array:
         """Return how well each text goes with the one beside it ``[n]``: the similarity of anchor and document."""
 
 
@@ -74,13 +72,13 @@ class EncoderTeacher:
         """The digest of the weights; None for a model that is served."""
         return self.encoder.provenance().get("weights")
 
-    def vectors(self, texts: Sequence[str], role: str) -> Floats:
+    def vectors(self, texts: Sequence[str], role: str) -> Float32Array:
         """Encode texts behind the prompt of a role, or read their vectors from the cache."""
         spec = self.encoder.spec
         prompt = spec.role_prompt(role) if role else spec.usual_prompt
         return _finite(self, self.model.encode_shown("teacher", texts, prompt=prompt).vectors_of(texts))
 
-    def scores(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+    def scores(self, first: Sequence[str], second: Sequence[str]) -> Float32Array:
         """Return the similarity that the model's folder names."""
         return _pair_similarities(self, first, second, self.encoder.spec.similarity)
 
@@ -110,12 +108,12 @@ class KeptVectors:
                 f"such as {missing[0][:60]!r}: encode these texts, or give the model itself"
             )
 
-    def vectors(self, texts: Sequence[str], role: str) -> Floats:
+    def vectors(self, texts: Sequence[str], role: str) -> Float32Array:
         """Look up texts, all of which are there."""
         rows = np.array(list(map(self.row_of_text.__getitem__, texts)), np.int64)
         return _finite(self, np.asarray(self.stored.blocks.take(rows), np.float32))
 
-    def scores(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+    def scores(self, first: Sequence[str], second: Sequence[str]) -> Float32Array:
         """Return the cosine of the two vectors."""
         return _pair_similarities(self, first, second, "cosine")
 
@@ -134,11 +132,11 @@ class CrossEncoderTeacher:
         """The fingerprint of the cross-encoder."""
         return self.reranker.encoder.fingerprint()
 
-    def vectors(self, texts: Sequence[str], role: str) -> Floats:
+    def vectors(self, texts: Sequence[str], role: str) -> Float32Array:
         """Refuse, which is said before training by `check_teachers`."""
         raise InputError(f"--teacher {self.name} is a cross-encoder, which makes no vectors of texts")
 
-    def scores(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+    def scores(self, first: Sequence[str], second: Sequence[str]) -> Float32Array:
         """Return the scores of pairs, after the model's activation."""
         pairs = list(zip(first, second, strict=True))
         with console.encoding("teacher", len(pairs)) as progress:
@@ -146,7 +144,7 @@ class CrossEncoderTeacher:
         return _finite(self, scores)
 
 
-def _finite(teacher: Teacher, values: npt.NDArray[Any]) -> Floats:
+def _finite(teacher: Teacher, values: AnyArray) -> Float32Array:
     """Return the targets of a teacher.
 
     Raises:
@@ -157,7 +155,9 @@ def _finite(teacher: Teacher, values: npt.NDArray[Any]) -> Floats:
     return np.asarray(values, np.float32)
 
 
-def _pair_similarities(teacher: Teacher, first: Sequence[str], second: Sequence[str], similarity: Similarity) -> Floats:
+def _pair_similarities(
+    teacher: Teacher, first: Sequence[str], second: Sequence[str], similarity: Similarity
+) -> Float32Array:
     """Return the cosine or the inner product of each query with the document beside it ``[n]``."""
     sides = []
     for texts, role in ((first, "query"), (second, "document")):

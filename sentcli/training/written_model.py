@@ -14,7 +14,8 @@ from sentcli.model.tokenizing import pair_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sentcli.model.encoding import LoadedModel, Vectors
+    from sentcli.arrays import Vectors
+    from sentcli.model.encoding import LoadedModel
 
 
 def check_written(encoder: SentenceEncoder, folder: Path) -> None:

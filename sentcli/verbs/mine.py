@@ -16,10 +16,10 @@ from sentcli.model.options import DocPrompt, LoadOptions, Model, QueryPrompt
 from sentcli.table import Table
 
 if TYPE_CHECKING:
+    from sentcli.arrays import Vectors
     from sentcli.mining.copies import MiningCorpus
     from sentcli.mining.mined import Mined
     from sentcli.mining.reading import MiningTexts
-    from sentcli.search.exact import Vectors
     from sentcli.stores.cached_encoder import CachedEncoder
 
 

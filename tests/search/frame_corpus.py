@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from sentcli.arrays import Vectors
 from sentcli.errors import InputError
 from sentcli.search.bm25 import BM25
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance

@@ -9,16 +9,15 @@ from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from sentcli.analysis.attention.views import DropoutViews, EncodedTwice, by_head
+from sentcli.arrays import Float64Array
 from sentcli.objectives.mutual_information import attention_mutual_information
 
-Doubles = npt.NDArray[np.float64]
 Pair = tuple[int, int]
 MOST_TREE_PAIRS = 2000
 """The greatest number of pairs of texts with the same tree that are compared; of more pairs, a sample is drawn."""
@@ -54,9 +53,9 @@ def pair_information(first: Tensor, second: Tensor, layers: Sequence[int], slici
 class AttentionPairs:
     """The similarity of dropout views of the same and of different texts, in one model."""
 
-    correlation: Doubles
+    correlation: Float64Array
     """Rho of the two views of a text for each layer and head, averaged over texts ``[L, H]``."""
-    information: Doubles
+    information: Float64Array
     """The mutual information of the two views in nats, averaged over texts ``[L, H]``."""
     pairs: pd.DataFrame
     """A row for each pair: kind, cosine of the sentence vectors, and attention mutual information in nats.
@@ -74,7 +73,7 @@ class AttentionPairs:
         """Return the pairs of a kind."""
         return self.pairs[self.pairs["kind"] == kind]
 
-    def centroid(self, kind: str) -> Doubles:
+    def centroid(self, kind: str) -> Float64Array:
         """Return the mean cosine and the mean mutual information of the pairs of a kind ``[2]``."""
         pairs = self.of_kind(kind)
         return np.array([pairs["cosine"].to_numpy().mean(), pairs["information"].to_numpy().mean()])

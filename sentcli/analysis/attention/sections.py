@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from sentcli.analysis.attention.pairs import AttentionPairs
-from sentcli.analysis.attention.views import Doubles, Slice
+from sentcli.analysis.attention.views import Slice
+from sentcli.arrays import Float64Array
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import MINUS, Table
@@ -234,7 +235,7 @@ def _heads_table(pairs: dict[str, AttentionPairs]) -> Table:
     return Table.of_rows("Agreement of two views in every head", rows, number=".4f", notes=(note,))
 
 
-def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], about: Sequence[str]) -> Figure:
+def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Float64Array]], about: Sequence[str]) -> Figure:
     """Return a panel with a value for each layer and head.
 
     Args:
@@ -281,7 +282,7 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     """Return the joint histograms of the log weights of two views of a sentence, a panel for each slice."""
     from matplotlib.colors import LogNorm
 
-    logarithms: list[Doubles] = []
+    logarithms: list[Float64Array] = []
     for part in slices:
         logarithms += (part.first, part.second)
     ends = np.concatenate(logarithms)
@@ -290,7 +291,7 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     counts = [np.histogram2d(part.second, part.first, bins=(edges, edges))[0] for part in slices]
     most = max(2.0, float(np.max(counts)))
 
-    def draw(part: Slice, count: Doubles, axes: Axes) -> None:
+    def draw(part: Slice, count: Float64Array, axes: Axes) -> None:
         axes.grid(visible=False)
         drawn = np.where(count > 0, count, np.nan)
         cells = axes.pcolormesh(edges, edges, drawn, norm=LogNorm(1.0, most), rasterized=True)
@@ -321,7 +322,7 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     )
 
 
-def _filled_bins(part: Slice, count: Doubles, centres: Doubles) -> pd.DataFrame:
+def _filled_bins(part: Slice, count: Float64Array, centres: Float64Array) -> pd.DataFrame:
     """Return a row for each bin of a joint histogram that holds a position, at the bin's centre."""
     rows, columns = np.nonzero(count)
     bins = {

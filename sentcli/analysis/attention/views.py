@@ -8,10 +8,10 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sentcli.arrays import Float64Array
 from sentcli.errors import InputError
 from sentcli.model import attention, surgery
 from sentcli.model.tokenizing import pad
@@ -23,8 +23,6 @@ from sentcli.objectives.mutual_information import (
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -119,9 +117,9 @@ class Slice:
     layer: int
     """Layers and heads are numbered from 0."""
     head: int
-    first: Doubles
+    first: Float64Array
     """Natural logarithms of the weights in view 1, at the positions where both views have weight ``[n]``."""
-    second: Doubles
+    second: Float64Array
     """Natural logarithms of the weights in view 2, at the same positions ``[n]``."""
     correlation: float
     """Rho of the logarithms."""
@@ -144,7 +142,7 @@ class Slice:
         }
 
 
-def by_head(weights: Tensor) -> tuple[Doubles, Doubles]:
+def by_head(weights: Tensor) -> tuple[Float64Array, Float64Array]:
     """Return rho and mutual information (nats) of two views, for every layer and head (miCSE, eq. 4).
 
     Args:

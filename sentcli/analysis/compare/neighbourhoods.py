@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.analysis.neighbours import count_shared
-from sentcli.evaluation.pair_geometry import Floats, all_pairs
+from sentcli.arrays import Float64Array, FloatArray, Int64Array
+from sentcli.evaluation.pair_geometry import all_pairs
 
 SURE = 0.8
 """The weight of a rank divided by that of the rank before it."""
 
 
-def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
+def sureness(cosines: FloatArray) -> Float64Array:
     """Return how near the neighbours of each text are, in standard deviations over the texts ``[n]``.
 
     It is the mean of the cosines with the weight ``SURE ** (r - 1)`` of rank r, as in rank-biased overlap (Webber,
@@ -37,13 +37,13 @@ class NeighbourComparison:
     """The neighbours of n texts in two models."""
 
     k: int
-    neighbours: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    neighbours: tuple[Int64Array, Int64Array]
     """For each model, the numbers of the texts nearest to each text, nearest first ``[n, k]``."""
-    cosines: tuple[Floats, Floats]
+    cosines: tuple[FloatArray, FloatArray]
     """For each model, the cosines of the neighbours ``[n, k]``."""
 
     @cached_property
-    def shared(self) -> npt.NDArray[np.int64]:
+    def shared(self) -> Int64Array:
         """The number of neighbours of each text that are the same in both models ``[n]``, 0 to k."""
         return count_shared(*self.neighbours)
 
@@ -70,12 +70,12 @@ class NeighbourComparison:
         return self.k / (len(self.shared) - 1)
 
     @property
-    def histogram(self) -> npt.NDArray[np.int64]:
+    def histogram(self) -> Int64Array:
         """The number of texts that share 0, 1, ..., k neighbours ``[k + 1]``."""
         return np.bincount(self.shared, minlength=self.k + 1)
 
     @cached_property
-    def _sure(self) -> npt.NDArray[np.float64]:
+    def _sure(self) -> Float64Array:
         """The sum of `sureness` in both models ``[n]``."""
         return np.sum([sureness(cosines) for cosines in self.cosines], axis=0)
 
@@ -93,7 +93,7 @@ class NeighbourComparison:
         return order[:count].tolist()
 
 
-def compare(first: Floats, second: Floats, k: int = 10) -> NeighbourComparison:
+def compare(first: FloatArray, second: FloatArray, k: int = 10) -> NeighbourComparison:
     """Compare the neighbours of the same texts in two models.
 
     Args:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.analysis.directions import Doubles, anisotropy, blocks_of, covariance, whitened
-from sentcli.evaluation.pair_geometry import AllPairs, Floats, all_pairs, check_rows, unit_rows
+from sentcli.analysis.directions import anisotropy, blocks_of, covariance, whitened
+from sentcli.arrays import Float64Array, FloatArray
+from sentcli.evaluation.pair_geometry import AllPairs, all_pairs, check_rows, unit_rows
 
 
-def singular_values(vectors: Floats, *, centred: bool = True) -> Doubles:
+def singular_values(vectors: FloatArray, *, centred: bool = True) -> Float64Array:
     """Return the singular values of the matrix of the rows, largest first ``[d]``.
 
     Args:
@@ -27,7 +28,7 @@ def singular_values(vectors: Floats, *, centred: bool = True) -> Doubles:
     return np.asarray(np.sqrt(np.clip(eigenvalues, 0, None) * len(vectors)))
 
 
-def effective_rank(values: Doubles) -> float:
+def effective_rank(values: Float64Array) -> float:
     """Return the exponential of the entropy of the singular values' shares (Roy and Vetterli, EUSIPCO 2007).
 
     Args:
@@ -43,7 +44,7 @@ def effective_rank(values: Doubles) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def isotropy(vectors: Floats) -> float:
+def isotropy(vectors: FloatArray) -> float:
     """Smallest over largest partition function over the principal directions (Mu and Viswanath, ICLR 2018).
 
     The partition function Z(a) is the sum of ``exp(a . v)`` over all unit vectors v; the directions a are the
@@ -72,7 +73,7 @@ def isotropy(vectors: Floats) -> float:
     return float(both.min() / both.max())
 
 
-def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
+def geometry(vectors: FloatArray, neighbours: int = 10) -> dict[str, Any]:
     """Return all measures of vectors; the memory it takes does not grow with the square of their number.
 
     Args:

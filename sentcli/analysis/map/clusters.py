@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.pair_geometry import Floats, unit_rows
+from sentcli.arrays import Float64Array, FloatArray, Int64Array
+from sentcli.evaluation.pair_geometry import unit_rows
 
-Groups = npt.NDArray[np.int64]
 SILHOUETTE_TEXTS = 10_000
 """The silhouette, which needs all pairs, is that of a sample if there are more texts than this."""
 COUNTED_WORDS = 20_000
@@ -20,7 +20,7 @@ SAME = 0.2
 """The least part of the texts in either of two groups that both share, if they count as the same."""
 
 
-def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floats]:
+def k_means(vectors: FloatArray, clusters: int, seed: int = 0) -> tuple[Int64Array, FloatArray]:
     """Return the cluster of each unit vector ``[n]``, where 0 is the largest, and the centres ``[clusters, d]``.
 
     It is the best of ten runs of scikit-learn's k-means++. There are fewer clusters if fewer vectors are different.
@@ -44,7 +44,7 @@ def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floa
     return place[numbers], result.cluster_centers_[present[largest_first]]
 
 
-def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
+def silhouette(vectors: FloatArray, groups: Int64Array, seed: int = 0) -> float | None:
     """Return the mean silhouette by cosine distance, -1 to 1 (Rousseeuw, 1987); None for a single group.
 
     Args:
@@ -62,7 +62,7 @@ def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
     return float(silhouette_score(vectors, groups, metric="cosine", sample_size=size, random_state=seed))
 
 
-def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
+def words_apart(texts: Sequence[str], groups: Int64Array) -> list[list[str]]:
     """Return the words that set each group apart: those with the highest class-based tf-idf, at most `WORDS`.
 
     English function words and, of 200 texts and more, words in fewer than three texts are left out.
@@ -91,7 +91,7 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     return words
 
 
-def class_based_tf_idf(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+def class_based_tf_idf(counts: npt.NDArray[np.integer]) -> Float64Array:
     """Return the weight of each word in each group ``[groups, words]``: ``tf(t, c) log(1 + A / tf(t))``.
 
     tf(t, c) is the share of the word t among the words of the group c, tf(t) how often t occurs in all groups, and A
@@ -107,7 +107,7 @@ def class_based_tf_idf(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float6
     return np.asarray(shares * rarity)
 
 
-def match(reference: Groups, groups: Groups, free: int) -> Groups:
+def match(reference: Int64Array, groups: Int64Array, free: int) -> Int64Array:
     """Renumber groups so that each has the number of the reference's group with which it shares most texts ``[n]``.
 
     The assignment is one to one and keeps the number of as many texts as possible (Hungarian method). A group that
@@ -133,7 +133,7 @@ def match(reference: Groups, groups: Groups, free: int) -> Groups:
     return np.asarray(numbers[groups])
 
 
-def purity(groups: Groups, labels: Groups) -> float:
+def purity(groups: Int64Array, labels: Int64Array) -> float:
     """Return the share of the texts that have the most frequent label of their group, 0 to 1.
 
     Args:
@@ -146,7 +146,7 @@ def purity(groups: Groups, labels: Groups) -> float:
     return float(table.max(axis=1).sum() / len(groups))
 
 
-def adjusted_mutual_information(groups: Groups, labels: Groups) -> float:
+def adjusted_mutual_information(groups: Int64Array, labels: Int64Array) -> float:
     """Return scikit-learn's adjusted mutual information: 0 by chance, 1 if groups and labels are the same."""
     from sklearn.metrics import adjusted_mutual_info_score
 

@@ -8,28 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from sentcli.analysis.map.clusters import (
-    Groups,
-    adjusted_mutual_information,
-    k_means,
-    match,
-    purity,
-    silhouette,
-    words_apart,
-)
-from sentcli.analysis.neighbours import Rows, overlap
+from sentcli.analysis.map.clusters import adjusted_mutual_information, k_means, match, purity, silhouette, words_apart
+from sentcli.analysis.neighbours import overlap
+from sentcli.arrays import Float64Array, FloatArray, Int64Array
 from sentcli.errors import InputError
-from sentcli.evaluation.pair_geometry import Floats, all_pairs, check_rows, unit_rows
+from sentcli.evaluation.pair_geometry import all_pairs, check_rows, unit_rows
 
 
 @dataclass(frozen=True)
 class MapLayout:
     """The positions of texts on a map."""
 
-    positions: npt.NDArray[np.float64]
+    positions: Float64Array
     """``[n, 2]``; distances have no unit."""
     perplexity: float
     """The perplexity that was used."""
@@ -43,7 +35,7 @@ def fitting_perplexity(rows: int, perplexity: float) -> float:
     return min(perplexity, (rows - 1) / 3)
 
 
-def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> MapLayout:
+def tsne(vectors: FloatArray, perplexity: float = 30, seed: int = 0) -> MapLayout:
     """Place vectors on a plane so that neighbours by cosine stay neighbours; the same seed gives the same map.
 
     t-SNE compares squared distances, which are ``2 - 2 cos`` for unit vectors. It starts from the first two principal
@@ -88,9 +80,9 @@ class Map:
     """A map of n texts with its clusters and measures."""
 
     layout: MapLayout
-    groups: npt.NDArray[np.int64]
+    groups: Int64Array
     """The cluster of each text ``[n]``."""
-    neighbours: npt.NDArray[np.int64]
+    neighbours: Int64Array
     """The k nearest texts by cosine ``[n, k]``."""
     clusters: pd.DataFrame
     """A row for each cluster: number (from 1; matched between models), size, name and words (those that set its texts
@@ -112,11 +104,11 @@ class Map:
 
 
 def mapped(
-    vectors: Floats,
+    vectors: FloatArray,
     texts: Sequence[str],
     settings: MapSettings,
-    labels: Groups | None = None,
-    reference: Groups | None = None,
+    labels: Int64Array | None = None,
+    reference: Int64Array | None = None,
     free: int = 0,
 ) -> Map:
     """Cluster vectors, place them on a map, and measure both.
@@ -171,7 +163,7 @@ def mapped(
     return Map(layout, groups, near.neighbours, clusters, measures)
 
 
-def nearest_on_map(positions: Floats, k: int) -> Rows:
+def nearest_on_map(positions: FloatArray, k: int) -> Int64Array:
     """Return the k nearest other points by distance, nearest first ``[n, k]``.
 
     Args:
@@ -184,7 +176,7 @@ def nearest_on_map(positions: Floats, k: int) -> Rows:
     return np.asarray(search.kneighbors(return_distance=False))
 
 
-def same_group(neighbours: Rows, groups: Rows) -> float:
+def same_group(neighbours: Int64Array, groups: Int64Array) -> float:
     """Return the mean share of the neighbours ``[n, k]`` that are in the same group ``[n]`` as their text, 0 to 1."""
     same = groups[neighbours] == groups[:, None]
     return float(same.mean())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import numpy.typing as npt
 import pandas as pd
 
 from sentcli import console
@@ -15,6 +14,7 @@ from sentcli.analysis.map.texts import MapTexts
 from sentcli.analysis.map.whitening import Spread, Whitening, dropout_positives
 from sentcli.analysis.models import vectors_of
 from sentcli.analysis.neighbours import overlap
+from sentcli.arrays import AnyArray
 from sentcli.command.result import Clock, Record
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -74,7 +74,7 @@ class Maps:
             protocol["positives"] = inputs.positives
         return analysis_record(made_by, protocol, results, clock, model, settings.seed)
 
-    def _encoded(self, model: EvaluatedModel) -> npt.NDArray[Any]:
+    def _encoded(self, model: EvaluatedModel) -> AnyArray:
         """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""
         texts = self.inputs.texts
         positives = self.inputs.positives

@@ -12,9 +12,9 @@ from sentcli.analysis.texts import check_sample, every_row, read_rows
 from sentcli.errors import DataError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pandas as pd
 
+    from sentcli.arrays import AnyArray
     from sentcli.io.sampling import Sample
     from sentcli.search.provenance import Provenance
     from sentcli.search.stored_vectors import StoredVectors
@@ -35,7 +35,7 @@ class MapTexts:
     """How many distinct texts there were to take them from."""
     labels: pd.Series | None = None
     """A label of each text, as a categorical with the most frequent label first ``[n]``."""
-    vectors: npt.NDArray[Any] | None = None
+    vectors: AnyArray | None = None
     """The stored vectors ``[n, dim]``; None for a file of texts."""
     origin: Provenance | None = None
     """How the stored vectors were made."""

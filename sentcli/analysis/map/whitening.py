@@ -8,12 +8,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.analysis.directions import anisotropy
+from sentcli.arrays import Float64Array, FloatArray
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError
-from sentcli.evaluation.pair_geometry import Floats, alignment
+from sentcli.evaluation.pair_geometry import alignment
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -65,7 +65,7 @@ class Whitening:
                 f"--whiten {self}: {rows} texts are too few for {width} dimensions; give more than {width}"
             )
 
-    def apply_to_positives(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
+    def apply_to_positives(self, vectors: FloatArray, seed: int = 0) -> Float64Array:
         """Return positives ``[n, m, d]`` of n texts, of which each of the m is whitened over the texts by itself.
 
         Shuffled groups have another order of the columns for each, as in the training of WhitenedCSE.
@@ -73,7 +73,7 @@ class Whitening:
         whitened = [self.apply(vectors[:, view], seed + view) for view in range(vectors.shape[1])]
         return np.stack(whitened, axis=1)
 
-    def apply(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
+    def apply(self, vectors: FloatArray, seed: int = 0) -> Float64Array:
         """Return vectors ``[n, d]`` whose covariance, in every group, is the identity except for constant columns.
 
         The statistics are those of all n vectors. ZCA leaves out directions without variance, see
@@ -112,14 +112,14 @@ class Spread:
     """The mean over the first positives of two different texts."""
 
     @classmethod
-    def of(cls, vectors: Floats) -> Spread:
+    def of(cls, vectors: FloatArray) -> Spread:
         """Measure the positives ``[n, m, d]`` of n texts, n and m at least 2."""
         views = np.moveaxis(vectors, 1, 0)
         alignments = [alignment(one, other) for one, other in combinations(views, 2)]
         return cls(positives=float(np.mean(alignments)), texts=2 - 2 * anisotropy(views[0]))
 
 
-def dropout_positives(encoder: SentenceEncoder, texts: Sequence[str], count: int, seed: int) -> Floats:
+def dropout_positives(encoder: SentenceEncoder, texts: Sequence[str], count: int, seed: int) -> FloatArray:
     """Return vectors ``[n, count, d]`` of texts in training mode, as the positives of a batch are made.
 
     Raises:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from sentcli.analysis.directions import Doubles, covariance
+from sentcli.analysis.directions import covariance
+from sentcli.arrays import Float64Array, FloatArray, Int64Array
 from sentcli.errors import InputError
-from sentcli.evaluation.pair_geometry import Floats
 from sentcli.pages import style
 from sentcli.pages.page import Figure
 from sentcli.table import Table
@@ -22,15 +21,15 @@ from sentcli.table import Table
 class GroupSpectra:
     """Eigenvalues of the covariance of each group of columns."""
 
-    eigenvalues: Doubles
+    eigenvalues: Float64Array
     """Largest first ``[groups, columns]``."""
     rows: int
     """The number of vectors."""
-    by_count: dict[int, Doubles]
+    by_count: dict[int, Float64Array]
     """The condition number of each group ``[groups]`` for other numbers of groups, as in WhitenedCSE's table 4."""
 
     @property
-    def conditions(self) -> Doubles:
+    def conditions(self) -> Float64Array:
         """Largest over smallest eigenvalue of each group ``[groups]``; infinite if the covariance is singular."""
         return _conditions(self.eigenvalues)
 
@@ -50,7 +49,7 @@ class GroupSpectra:
         }
 
 
-def group_spectra(vectors: Floats, groups: int, seed: int = 0) -> GroupSpectra:
+def group_spectra(vectors: FloatArray, groups: int, seed: int = 0) -> GroupSpectra:
     """Shuffle the columns, split them into groups, and return the eigenvalues of each group's covariance.
 
     Args:
@@ -84,7 +83,7 @@ def divisors_of(width: int) -> list[int]:
     return [count for count in range(1, width + 1) if width % count == 0]
 
 
-def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> Doubles:
+def _eigenvalues(second: Float64Array, order: Int64Array, groups: int) -> Float64Array:
     """Return the eigenvalues of each group, largest first; those below the rounding error are set to 0."""
     columns = order.reshape(groups, -1)
     blocks = second[columns[:, :, None], columns[:, None, :]]
@@ -94,7 +93,7 @@ def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> 
     return values
 
 
-def _conditions(eigenvalues: Doubles) -> Doubles:
+def _conditions(eigenvalues: Float64Array) -> Float64Array:
     largest = eigenvalues[:, 0]
     smallest = eigenvalues[:, -1]
     infinite = np.full(len(eigenvalues), np.inf)
@@ -181,7 +180,7 @@ def groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
     )
 
 
-def _banded(x: Sequence[int], groups: Sequence[npt.NDArray[np.floating[Any]]]) -> pd.DataFrame:
+def _banded(x: Sequence[int], groups: Sequence[FloatArray]) -> pd.DataFrame:
     """Return the median and the band of each group of values, without those that a logarithmic axis cannot show.
 
     Args:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-Values = npt.NDArray[np.float64]
+from sentcli.arrays import Float64Array, Int64Array
+
 BINS = 5
 DENSITY_POINTS = 200
 """The number of points at which a density is computed."""
 
 
-def edges(gold: Values) -> Values:
+def edges(gold: Float64Array) -> Float64Array:
     """Return the ends of the bins ``[6]``: 0, 1, ..., 5 for the scale of STS, else five bins of the same width.
 
     Args:
@@ -24,13 +24,13 @@ def edges(gold: Values) -> Values:
     return np.linspace(low, high, BINS + 1)
 
 
-def bin_numbers(gold: Values, ends: Values) -> npt.NDArray[np.int64]:
+def bin_numbers(gold: Float64Array, ends: Float64Array) -> Int64Array:
     """Return the number of the bin of each score ``[n]``; only the last bin includes its upper end."""
     numbers = np.searchsorted(ends, gold, side="right") - 1
     return np.asarray(np.clip(numbers, 0, len(ends) - 2))
 
 
-def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
+def bins(cosines: Float64Array, gold: Float64Array, ends: Float64Array) -> pd.DataFrame:
     """Return mean and standard deviation of the cosines in each bin of gold scores.
 
     Args:
@@ -50,7 +50,7 @@ def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
     return frame
 
 
-def density(values: Values, at: Values) -> Values:
+def density(values: Float64Array, at: Float64Array) -> Float64Array:
     """Return SciPy's Gaussian kernel density with Scott's bandwidth ``[m]``; zeros if all values are the same.
 
     Args:
@@ -64,7 +64,7 @@ def density(values: Values, at: Values) -> Values:
     return np.asarray(gaussian_kde(values)(at))
 
 
-def rank_difference(cosines: Values, gold: Values) -> Values:
+def rank_difference(cosines: Float64Array, gold: Float64Array) -> Float64Array:
     """Return the rank of each pair's cosine minus the rank of its gold score, both from 0 to 1 ``[n]``.
 
     Equal values have their mean rank. A difference above 0 means that the model ranks a pair higher than people do.
@@ -79,7 +79,7 @@ def rank_difference(cosines: Values, gold: Values) -> Values:
     return np.asarray(differences / (len(gold) - 1))
 
 
-def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]]:
+def disagreements(differences: Float64Array, count: int) -> tuple[list[int], list[int]]:
     """Return the numbers of the pairs with the greatest and of those with the smallest rank difference.
 
     Args:

@@ -13,13 +13,10 @@ from sentcli.command.result import Clock, Record
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from sentcli.arrays import Float64Array
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import SimilarityTask
 
-    Values = npt.NDArray[np.float64]
 
 GOLD = "gold score"
 COSINE = "cosine"
@@ -61,7 +58,7 @@ class GoldPairs:
         self.features = {"gold": self.gold, **surface(self.first, self.second)}
         self.edges = gold.edges(self.gold)
         self.bin_names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
-        self.cosines: dict[str, Values] = {}
+        self.cosines: dict[str, Float64Array] = {}
         """The cosines of each model ``[n]``, by its short name."""
         self.results: dict[str, dict[str, Any]] = {}
         """The JSON of each model, by its short name."""
@@ -105,7 +102,7 @@ class GoldPairs:
         }
         return analysis_record(model.name, protocol, self.results[name], clock, model)
 
-    def _pair(self, row: int, cosines: Values, differences: Values) -> dict[str, Any]:
+    def _pair(self, row: int, cosines: Float64Array, differences: Float64Array) -> dict[str, Any]:
         """Return the JSON of a pair."""
         return {
             "sentence1": self.first[row],

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors, VectorSource
-from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.exact import VectorSource
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import (
@@ -73,7 +74,7 @@ class LanceCorpus(OfCollection):
             yield table.select(fields).rename_columns(list(names))
 
     @cached_property
-    def _in_order(self) -> Integers:
+    def _in_order(self) -> Int64Array:
         """The numbers of the rows in the order in which they came ``[rows]``."""
         numbers, orders = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for batch in self.collection.scan([ORDER], self.condition, row_ids=True):
@@ -134,7 +135,7 @@ class LanceCorpus(OfCollection):
             protocol |= protocol_of(record, self.origin, search, encoder)
         return prepared, protocol
 
-    def _texts(self) -> Iterator[tuple[Integers, list[int], list[str]]]:
+    def _texts(self) -> Iterator[tuple[Int64Array, list[int], list[str]]]:
         """Yield the places, the numbers and what was encoded of all rows of the version, some at a time."""
         context = self.origin.context
         columns = self.collection.record.columns
@@ -178,7 +179,7 @@ class LanceVectors(VectorSource):
     collection: LanceCollection
 
     @cached_property
-    def row_ids(self) -> Integers:
+    def row_ids(self) -> Int64Array:
         """The numbers of all rows, rising ``[rows]``."""
         numbers = [np.empty(0, np.int64)]
         for batch in self.collection.scan([ORDER], row_ids=True):
@@ -193,18 +194,18 @@ class LanceVectors(VectorSource):
     def __len__(self) -> int:
         return len(self.row_ids)
 
-    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
+    def since(self, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield all rows in the order of their numbers, at most `rows` at a time."""
         numbers = self.row_ids
         for start in range(first, len(numbers), rows):
             yield self._of(numbers[start : start + rows])
 
-    def take(self, positions: Integers) -> Vectors:
+    def take(self, positions: Int64Array) -> Vectors:
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
         return self._of(self.row_ids[distinct])[where.reshape(-1)]
 
-    def _of(self, row_ids: Integers) -> Vectors:
+    def _of(self, row_ids: Int64Array) -> Vectors:
         """Return the vectors of the rows with some numbers, which rise ``[n, dim]``."""
         vectors = np.empty((len(row_ids), self.dimension), np.float32)
         for numbers, part in self.collection.vectors(row_ids):

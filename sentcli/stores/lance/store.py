@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.bounds import one_of
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import locked
 from sentcli.io.blocks import Block
-from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
 from sentcli.stores.known_rows import KnownRows, pair_hashes, text_of, within
@@ -168,7 +168,7 @@ class LanceRows:
         """Return which of some rows are not in the table with this content, by their numbers."""
         return np.flatnonzero(self.there.lacks(ids, hashes)).tolist()
 
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
         """Return the vectors that the table has of the texts of some rows."""
         return _vectors_of(self.collection, self.there, hashes)
 
@@ -214,7 +214,7 @@ class LanceStore:
         may_move = record.format != FIRST_FORMAT  # whose places have no room between them
         self.places = arranged(order, self.there.places, may_move=may_move)
         self.waiting = WaitingRows(database, place.address, place.name, record)
-        self.changed: list[Integers] = []
+        self.changed: list[Int64Array] = []
         """The `pair_hashes` of rows that are not in the table."""
         self.new_rows = 0
         self.gone: list[str] = []
@@ -228,11 +228,11 @@ class LanceStore:
         is_lacking = is_changed & ~within(pairs, self.waiting.pairs)
         return np.flatnonzero(is_lacking).tolist()
 
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
         """Return the vectors that the table has of the texts of some rows."""
         return _vectors_of(self.collection, self.there, hashes)
 
-    def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+    def write(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> int:
         """Let rows wait; no text is cut."""
         self.waiting.add(block, vectors, hashes)
         return 0
@@ -288,7 +288,7 @@ class LanceStore:
                 "the same command again compares its rows anew; what was encoded is kept"
             )
 
-    def _made(self, changed: Integers) -> LanceCollection:
+    def _made(self, changed: Int64Array) -> LanceCollection:
         """Make the table, or a new version of it that has nothing of the old one."""
         name = self.place.name
         schema = schema_of(self.record)
@@ -308,7 +308,7 @@ class LanceStore:
         change = tags.update if BEFORE in tags.list() else tags.create
         change(BEFORE, old.version)
 
-    def _merged(self, collection: LanceCollection, changed: Integers) -> LanceCollection:
+    def _merged(self, collection: LanceCollection, changed: Int64Array) -> LanceCollection:
         """Bring changed rows into a table and delete those that are gone, in one commit."""
         table = collection.with_columns(self.record).table
         schema = table.schema
@@ -394,12 +394,12 @@ class LanceStore:
         return {"version": self.collection.version}
 
 
-def _vectors_of(collection: LanceCollection | None, there: KnownRows, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+def _vectors_of(collection: LanceCollection | None, there: KnownRows, hashes: Sequence[str]) -> dict[str, AnyArray]:
     """Return the vectors that a table has of the texts of some rows, by the part of their hashes that is the text's."""
     if collection is None or collection.record.format == FIRST_FORMAT:
         return {}
     row_ids = there.keys_of_texts(hashes)
-    found: dict[str, AnyVectors] = {}
+    found: dict[str, AnyArray] = {}
     for start in range(0, len(row_ids), REQUEST_ROWS):
         table = collection.table_of(row_ids[start : start + REQUEST_ROWS], [HASH, VECTORS])
         vectors = table[VECTORS].combine_chunks().flatten().to_numpy().reshape(len(table), -1)

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.arrays import Int64Array, Vectors
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import types
 from sentcli.search.ann import RESCORED
-from sentcli.search.exact import Vectors
-from sentcli.search.neighbours import Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 from sentcli.stores.collection_corpus import FoundRows, best_found
@@ -185,7 +184,7 @@ class LanceCollection:
                 query = self.table.take_row_ids(list(row_ids[start : start + REQUEST_ROWS]))
                 yield from query.select(list(fields)).to_arrow().to_pylist()
 
-    def orders(self, column: Any) -> Integers:
+    def orders(self, column: Any) -> Int64Array:
         """Return the places of rows, the values of `ORDER` ``[rows]``.
 
         Raises:
@@ -193,7 +192,7 @@ class LanceCollection:
         """
         if column.null_count:
             raise without_place(self.title)
-        orders: Integers = column.to_numpy()
+        orders: Int64Array = column.to_numpy()
         return orders
 
     def known_rows(self) -> Iterator[RowBatch]:
@@ -202,7 +201,7 @@ class LanceCollection:
             ids, hashes = batch[ID].to_pylist(), batch[HASH].to_pylist()
             yield RowBatch(ids, hashes, self.orders(batch[ORDER]), batch["_rowid"].to_pylist())
 
-    def vectors(self, row_ids: Integers) -> Iterator[tuple[Integers, Vectors]]:
+    def vectors(self, row_ids: Int64Array) -> Iterator[tuple[Int64Array, Vectors]]:
         """Yield the vectors of the rows with some numbers, in no order: their numbers ``[n]`` and ``[n, dim]``."""
         for start in range(0, len(row_ids), REQUEST_ROWS):
             with reading(self.title):

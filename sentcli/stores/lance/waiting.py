@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.writers import arrow_column
-from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.stores.known_rows import KnownRows, pair_hashes, within
 from sentcli.stores.lance.client import NEXT, all_tables, reading, writing
 from sentcli.stores.lance.table import LanceCollection, schema_of
@@ -51,7 +51,7 @@ class WaitingRows:
             pass
         self.drop()
 
-    def add(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> None:
+    def add(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> None:
         """Append rows in one commit.
 
         Raises:
@@ -66,7 +66,7 @@ class WaitingRows:
         if version != expected:
             raise InputError(f"{self.title} is being written by another process: wait until it has ended")
 
-    def _arrow(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> pa.Table:
+    def _arrow(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> pa.Table:
         """Return rows as LanceDB takes them, NaN being a missing value; their order comes with the commit."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -94,7 +94,7 @@ class WaitingRows:
             arrays[field] = column
         return pa.table(arrays, schema=self.schema)
 
-    def check_there(self, changed: Integers) -> None:
+    def check_there(self, changed: Int64Array) -> None:
         """Check that the rows of the corpus wait, given by their sorted `pair_hashes`.
 
         Raises:
@@ -106,7 +106,7 @@ class WaitingRows:
         if not np.isin(changed, np.concatenate(there)).all():
             raise InputError(f"{self.title} was written by another process meanwhile: the same command again goes on")
 
-    def rows(self, changed: Integers, schema: pa.Schema, places: Places) -> Iterator[pa.RecordBatch]:
+    def rows(self, changed: Int64Array, schema: pa.Schema, places: Places) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are in the corpus, as the table takes them.
 
         Args:

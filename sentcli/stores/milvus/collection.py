@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
-from sentcli.search.exact import Vectors
-from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import FoundRows, best_found
@@ -285,7 +284,7 @@ class MilvusCollection:
                     self.client.add_collection_field(self.name, field_name, options.pop("datatype"), **options)
         return self.with_record(columns=record.columns)
 
-    def upsert(self, block: Block, vectors: AnyVectors, hashes: Sequence[str], places: Integers) -> int:
+    def upsert(self, block: Block, vectors: AnyArray, hashes: Sequence[str], places: Int64Array) -> int:
         """Write rows, which replace those with the same ids.
 
         Args:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import arrow_column
 from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors, VectorSource
-from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.exact import VectorSource
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.stores.collection_corpus import (
     FoundByIds,
@@ -93,7 +94,7 @@ class MilvusCorpus(FoundByIds):
         """Count the rows with each value of a column, the most frequent value first."""
         return self.collection.counted(column, self.condition)
 
-    def encoded(self) -> Iterator[tuple[Integers, list[str], list[str]]]:
+    def encoded(self) -> Iterator[tuple[Int64Array, list[str], list[str]]]:
         """Yield the places, the ids and what was encoded of all rows, some at a time."""
         collection = self.collection
         context = self.origin.context
@@ -115,7 +116,7 @@ class MilvusCorpus(FoundByIds):
         """Return the nearest rows of each query ``[queries, dim]``."""
         return self.remembered(self.collection.nearest(fitted(vectors, self.origin), k, self.condition))
 
-    def chosen(self) -> Integers:
+    def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""
         places: list[int] = []
         for batch in self.collection.rows(self.collection.place_fields, self.condition):
@@ -152,12 +153,12 @@ class CollectionVectors(VectorSource):
     def __len__(self) -> int:
         return len(self.positions)
 
-    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
+    def since(self, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield all rows, as many at a time as Milvus sends; see `Comparable`."""
         for batch in self.collection.rows([VECTORS]):
             yield np.array([row[VECTORS] for row in batch], np.float32)
 
-    def take(self, positions: Integers) -> Vectors:
+    def take(self, positions: Int64Array) -> Vectors:
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
         taken = self.taken

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
 from sentcli.stores.known_rows import KnownRows, text_of
@@ -144,17 +144,17 @@ class MilvusStore:
         """Return which of some rows are not there with this content, by their numbers."""
         return np.flatnonzero(self.there.lacks(ids, hashes)).tolist()
 
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
         """Return the vectors that the collection has of the texts of some rows."""
         if self.record.format == FIRST_FORMAT:
             return {}
         ids = self.there.keys_of_texts(hashes)
-        found: dict[str, AnyVectors] = {}
+        found: dict[str, AnyArray] = {}
         for row in self.collection.fields(ids, [HASH, VECTORS]):
             found[text_of(row[HASH])] = np.array(row[VECTORS], np.float32)
         return found
 
-    def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+    def write(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> int:
         """Write rows, and return how many of their texts were cut."""
         return self._changing().upsert(block, vectors, hashes, self.places.of_ids(block.ids))
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.io.writers import arrow_column
 from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Vectors, VectorSource
-from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.exact import VectorSource
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.provenance import COMPARED_ROWS
 from sentcli.search.rows import by_frequency
@@ -89,7 +90,7 @@ class PostgresCorpus(FoundByIds):
             self.origin.check_texts(texts, vectors, encoder, protocol["document_prompt"])
         return prepared, protocol
 
-    def encoded(self, behind: str = "") -> Iterator[tuple[Integers, list[str], list[str]]]:
+    def encoded(self, behind: str = "") -> Iterator[tuple[Int64Array, list[str], list[str]]]:
         """Yield the places, the ids and what was encoded of all rows, some at a time."""
         context = self.origin.context
         names = [TEXTS, *context_columns(context, self.schema)]
@@ -99,7 +100,7 @@ class PostgresCorpus(FoundByIds):
             texts = with_contexts(context, cells)
             yield np.array(places, np.int64), list(ids), texts
 
-    def chosen(self) -> Integers:
+    def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""
         places = [np.empty(0, np.int64)]
         for (part,) in self.collection.scan([self.collection.fields.place], self.condition):
@@ -123,7 +124,7 @@ class PostgresCorpus(FoundByIds):
         efforts = table.record.efforts or table.present_effort()
         return PostgresSearch(replace(table.record, efforts=efforts), table, PostgresVectors(table))
 
-    def some_rows(self, count: int) -> tuple[list[str], AnyVectors]:
+    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
         """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
         (_, ids, texts), *_ = self.encoded(f"LIMIT {count}")
         by_id = self.collection.vectors_of(ids, self.collection.id_text)
@@ -137,7 +138,7 @@ class PostgresVectors(VectorSource):
     collection: PostgresTable
 
     @cached_property
-    def places(self) -> Integers:
+    def places(self) -> Int64Array:
         """The places of all rows, rising ``[rows]``."""
         return np.sort(PostgresCorpus(self.collection).chosen())
 
@@ -149,12 +150,12 @@ class PostgresVectors(VectorSource):
     def __len__(self) -> int:
         return len(self.places)
 
-    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
+    def since(self, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield all rows in the order of their places, as many at a time as PostgreSQL sends; see `Comparable`."""
         for _, vectors in self.collection.stream(None, "ORDER BY 1"):
             yield vectors
 
-    def take(self, positions: Integers) -> Vectors:
+    def take(self, positions: Int64Array) -> Vectors:
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
         wanted = self.places[distinct]

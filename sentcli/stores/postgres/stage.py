@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.stores.postgres.client import SQL, Composable, HalfVector, Identifier, answering
 from sentcli.stores.postgres.table import COLUMN_TYPES, PostgresTable
 from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS
@@ -42,9 +42,7 @@ FILLED = (ID, TEXTS, VECTORS, HASH, ORDER)
 """The fields that have a value in each row."""
 
 
-def append(
-    table: PostgresTable, block: Block, vectors: AnyVectors, hashes: Sequence[str], places: Sequence[int]
-) -> None:
+def append(table: PostgresTable, block: Block, vectors: AnyArray, hashes: Sequence[str], places: Sequence[int]) -> None:
     """Append rows to a table.
 
     Raises:
@@ -72,7 +70,7 @@ def append(
             copy.write_row(row)
 
 
-def _check_rows(table: PostgresTable, block: Block, vectors: AnyVectors) -> None:
+def _check_rows(table: PostgresTable, block: Block, vectors: AnyArray) -> None:
     """Refuse rows that PostgreSQL cannot hold; see `append`."""
     columns = {ID: block.ids, TEXTS: block.texts, **block.columns}
     for column, values in columns.items():
@@ -92,7 +90,7 @@ def delete(table: PostgresTable, ids: Sequence[str]) -> None:
         table.execute("DELETE FROM {} WHERE {}", table.with_ids(ids))
 
 
-def move(table: PostgresTable, ids: Sequence[str], there: Integers, places: Places) -> None:
+def move(table: PostgresTable, ids: Sequence[str], there: Int64Array, places: Places) -> None:
     """Give rows of a table their places.
 
     Args:

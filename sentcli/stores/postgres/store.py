@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from sentcli import console
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.search.ann import clusters_of
-from sentcli.search.neighbours import AnyVectors, Integers
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
 from sentcli.stores.known_rows import KnownRows, pair_hashes, text_of, within
@@ -185,7 +185,7 @@ class PostgresStore:
         self.there = KnownRows([])
         if self.kept is not None:
             self.there = KnownRows(self.kept.known_rows())
-        self.changed: list[Integers] = []
+        self.changed: list[Int64Array] = []
         """The `pair_hashes` of rows that are not in the table."""
         self.new_rows = 0
         self.gone: list[str] = []
@@ -210,14 +210,14 @@ class PostgresStore:
         self.new_rows += int((~self.there.has(ids)).sum())
         return np.flatnonzero(is_changed & ~within(pairs, self.waiting.pairs)).tolist()
 
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyVectors]:
+    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
         """Return the vectors that the table has of the texts of some rows."""
         if self.kept is None:
             return {}
         by_hash = self.kept.vectors_of(self.there.keys_of_texts(hashes), Identifier(HASH))
         return {text_of(row_hash): vector for row_hash, vector in by_hash.items()}
 
-    def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+    def write(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> int:
         """Let rows wait; no text is cut."""
         with answering(self.title), self.table.connection.transaction():
             self._begin()
@@ -258,7 +258,7 @@ class PostgresStore:
                     self.record = self.table.with_record(recall=None).record
         self.table.execute("ANALYZE {}")
 
-    def _tidy(self, changed: Integers) -> None:
+    def _tidy(self, changed: Int64Array) -> None:
         """Delete rows of an earlier command that the corpus has no more, and move the others to their places."""
         gone: list[str] = []
         for batch in list(self.stage.known_rows()):

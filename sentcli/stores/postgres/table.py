@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from sentcli.arrays import Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.conditions import Tree
-from sentcli.search.exact import TopK, Vectors
-from sentcli.search.neighbours import Integers
+from sentcli.search.exact import TopK
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 from sentcli.stores.collection_corpus import EFFORT, FoundRows, best_found
@@ -163,7 +163,7 @@ class PostgresTable:
         condition = sql_of(tree, self.expression)
         return condition if other is None else SQL("{} AND {}").format(other, condition)
 
-    def at(self, places: Integers) -> Composable:
+    def at(self, places: Int64Array) -> Composable:
         """Return the condition of the rows at some places."""
         return SQL("{} = ANY({}::int8[])").format(self.fields.place, Literal(places.tolist()))
 
@@ -226,7 +226,7 @@ class PostgresTable:
             ((value, _),) = self.connection.execute(asked).fetchall()
         return {EFFORT[kind]: int(value)}
 
-    def stream(self, condition: Composable | None, behind: str = "") -> Iterator[tuple[Integers, Vectors]]:
+    def stream(self, condition: Composable | None, behind: str = "") -> Iterator[tuple[Int64Array, Vectors]]:
         """Yield the places ``[n]`` and the vectors ``[n, dim]`` of rows that meet a condition, many at a time."""
         for places, vectors in self.scan([self.fields.place, self.full_vector], condition, behind):
             yield np.array(places, np.int64), np.stack(list(map(Vector.to_numpy, vectors)))
