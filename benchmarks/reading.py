@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from common import machine, seconds
 
-from sentcli.bulk.files import read_inputs
 from sentcli.cluster import joining
 from sentcli.io.blocks import Block, blocks
 from sentcli.io.dataset import Counts, InputGroup, load_manifest
@@ -24,6 +23,7 @@ from sentcli.io.folder import open_folder
 from sentcli.io.forms import write_json
 from sentcli.io.readers import ReadOptions
 from sentcli.io.writers import OutputPlan
+from sentcli.stores.inputs import read_inputs
 
 VOCABULARY = 20_000
 

@@ -138,10 +138,10 @@ def encode(
     model: list[str] | str | None = None,
     text_field: str = 'text',
     id_field: str | None = None,
-    input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet', 'arrow'] | None = None,
     types: list[str] | str | None = None,
     null: list[str] | str | None = None,
     delimiter: str | None = None,
+    input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet', 'arrow'] | None = None,
     on_null: Literal['error', 'empty', 'skip'] = 'error',
     on_long: Literal['truncate', 'error', 'chunk-mean'] = 'truncate',
     prompt_name: str | None = None,
@@ -186,10 +186,10 @@ def encode(
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
-        input_format: Read every input as this, whatever its suffix.
         types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of text, int, float, bool, date, timestamp, timestamp-utc.
         null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
         delimiter: What separates csv, such as ';' or tab; default: told from the file.
+        input_format: Read every input as this, whatever its suffix.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
         prompt_name: Put one of the model's prompts in front of each text, such as query.
@@ -580,10 +580,10 @@ def index(
     check: bool = False,
     text_field: str = 'text',
     id_field: str | None = None,
-    vector_field: str | None = None,
     types: list[str] | str | None = None,
     null: list[str] | str | None = None,
     delimiter: str | None = None,
+    vector_field: str | None = None,
     append: bool = False,
     passages: bool = False,
     passage_tokens: int | None = None,
@@ -629,10 +629,10 @@ def index(
         check: Build nothing: compare the indexes of INPUT with their checksums. Of a collection that is the address of its database: measure its index against exact search, and with -m compare its vectors with the model's.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
-        vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else the first of a fixed size.
         types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of text, int, float, bool, date, timestamp, timestamp-utc.
         null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
         delimiter: What separates csv, such as ';' or tab; default: told from the file.
+        vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else the first of a fixed size.
         append: Add the rows of INPUT to the directory and its index.
         passages: Cut each document at headings, and longer parts at paragraphs, else sentences; a folder's Markdown and text files are one document each. Every passage is a row.
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-PACKAGES = ("bulk", "evaluation", "io", "model", "search", "stores")
+PACKAGES = ("evaluation", "io", "model", "search", "stores")
 LEFT_OUT = ("ExceptionReplacer", "RemoveDecorator", "VariableInserter", "VariableReplacer")
 """Changes that are not drawn: they make errors of any test, or need arguments."""
 LONGEST = 600

@@ -1,8 +1,8 @@
 """The tests mirror the package: a file is named after the module that it pins, with what of it behind the name.
 
 ``tests/search/test_graph_update.py`` pins ``sentcli/search/graph_update.py``, and
-``tests/corpora/test_updating_histories.py`` pins ``sentcli/corpora/updating.py`` over long histories. Files that are of
-no module are in a folder of `ACROSS`, or are named here.
+``tests/stores/directory/test_indexes_histories.py`` pins ``sentcli/stores/directory/indexes.py`` over long histories.
+Files that are of no module are in a folder of `ACROSS`, or are named here.
 """
 
 import ast

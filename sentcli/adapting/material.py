@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.corpora.move_set import given_set
 from sentcli.errors import InputError
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_tasks import SampledSet, sampled
 from sentcli.io.digests import json_digest
 from sentcli.io.served import Served
+from sentcli.migrating.sets import given_set
 from sentcli.search.words import plain
 from sentcli.testset.queries import OTHER_QUERIES, near_equal, structural_queries
 from sentcli.testset.reading import read_documents

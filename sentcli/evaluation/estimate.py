@@ -22,9 +22,9 @@ from sentcli.table import Table
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
-    from sentcli.bulk import Inputs
     from sentcli.compression import Compression
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.stores.inputs import Inputs
 
 Prompt = tuple[str | None, str | None]
 SAMPLE = 500

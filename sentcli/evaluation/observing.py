@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sentcli import bulk, console
+from sentcli import console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
@@ -24,6 +24,7 @@ from sentcli.io.blocks import MANIFEST
 from sentcli.io.digests import json_digest
 from sentcli.search.calibration import CALIBRATION, Calibration, LearnedFrom
 from sentcli.search.vector_directory import VectorDirectory
+from sentcli.stores.passages import facts_of
 from sentcli.zoo import local_path
 
 DEPTH = 10
@@ -101,7 +102,7 @@ def source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
         query_prompt=query_prompt,
         document_prompt=document_prompt,
         depth=DEPTH,
-        passages=bulk.facts_of(None if passages is None else passages.cut),
+        passages=facts_of(None if passages is None else passages.cut),
     )
 
 

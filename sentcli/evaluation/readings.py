@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from sentcli.arrays import Int64Array, Vectors
-from sentcli.bulk.options import PassageOptions
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.set_passages import SetPassages, best_documents, passages_needed
@@ -19,6 +18,7 @@ from sentcli.model.passages import Context
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.rows import BLOCK_DOCUMENTS
 from sentcli.search.searcher import CompressedSearch, Searcher
+from sentcli.stores.options import PassageOptions
 
 Reading = Literal["cut", "chunk-mean", "passages", "passages with titles"]
 """``cut`` leaves out what is too long, ``chunk-mean`` takes the mean of the pieces of a document, and of passages the

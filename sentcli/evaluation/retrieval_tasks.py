@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sentcli.bulk.options import PassageOptions
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
@@ -26,6 +25,7 @@ from sentcli.io.atomic import check_output
 from sentcli.io.digests import json_digest
 from sentcli.model.spec import ModelSpec
 from sentcli.search.options import SearchMode, SearchOptions
+from sentcli.stores.options import PassageOptions
 from sentcli.stores.text_vectors import TextVectors
 
 WHERE_ANY = ("queries_without_hits", "unjudged_copies")

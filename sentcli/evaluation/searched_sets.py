@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentcli import console
-from sentcli.bulk.options import PassageOptions
 from sentcli.data import dataset_path
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -33,6 +32,7 @@ from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.options import SearchMode, SearchOptions
+from sentcli.stores.options import PassageOptions
 
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""

@@ -9,14 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from sentcli import bulk
 from sentcli.arrays import Int64Array
-from sentcli.bulk.options import PassageOptions
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.model.passages import PassageRows, context_of
 from sentcli.search.neighbours import Neighbours
+from sentcli.stores.options import PassageOptions
+from sentcli.stores.passages import Cutting
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SetPassages(SetRows):
         length = data.facts.document_length
         if length is not None:
             load = replace(load, max_length=length)
-        cut = bulk.passage_rows(model.name, load, options, lambda spec: prompt)
+        cut = Cutting(options, model.name, load, lambda spec: prompt).rows()
         assert cut is not None
         return cls(data, cut)
 

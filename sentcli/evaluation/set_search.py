@@ -11,7 +11,6 @@ import numpy as np
 
 from sentcli import console
 from sentcli.arrays import Int64Array, Vectors
-from sentcli.bulk.options import PassageOptions
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
@@ -26,6 +25,7 @@ from sentcli.search.options import SearchMode, SearchOptions
 from sentcli.search.recall import recall, sample
 from sentcli.search.rows import Rows
 from sentcli.search.searcher import Searcher
+from sentcli.stores.options import PassageOptions
 
 TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""

@@ -56,6 +56,28 @@ class Block:
         return len(self.texts)
 
     @property
+    def numbers(self) -> Int64Array:
+        """The number of each row among all rows with a text, from 0 ``[rows]``."""
+        return np.arange(self.first_row, self.first_row + len(self))
+
+    def chosen(self, rows: Sequence[int]) -> Block:
+        """Return some of the rows, whose numbers are those in this block, in any order; `numbers` are not kept."""
+        columns = {}
+        for name, values in self.columns.items():
+            columns[name] = [values[row] for row in rows]
+        chosen = Block([self.ids[row] for row in rows], [self.texts[row] for row in rows], columns, self.shard)
+        if self.places:
+            chosen.places = [self.places[row] for row in rows]
+        if self.contexts:
+            chosen.contexts = [self.contexts[row] for row in rows]
+        return chosen
+
+    @property
+    def empty(self) -> int:
+        """The number of rows whose text is empty or white space."""
+        return sum(not text.strip() for text in self.texts)
+
+    @property
     def encoded_texts(self) -> list[str]:
         """The texts with what stands in front of them."""
         if not self.contexts:

@@ -27,7 +27,7 @@ What `retrieve --corpus` searches is a `Corpus` (`search/corpus.py`): a protocol
 counts, documents), of how its vectors were made, and of the nearest rows by vectors and by words. Fusion, hits and the
 loop over queries stand once above it. `LocalCorpus` is a file, a directory or a retrieval set; the collections of
 databases have theirs in `stores/`; `tests/search/frame_corpus.py` is one more in 80 lines, and
-`tests/search/test_corpus.py` what all of them have to do. `open_corpus` in `corpora/opening.py` tells from a name
+`tests/search/test_corpus.py` what all of them have to do. `open_corpus` in `stores/opening.py` tells from a name
 which one it is; a backend outside of the package is an entry point `sentcli.corpora`. `SearchOptions`
 (`search/options.py`) is the same value on the command line and in a corpus.
 

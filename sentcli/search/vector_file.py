@@ -130,6 +130,18 @@ class VectorFile(StoredVectors):
         self.origin.check_similarity(similarity)
         return build(request.index or "flat", self.blocks, similarity, request.device), None
 
+    @property
+    def vector_columns(self) -> tuple[str, ...]:
+        """The columns of a table that hold vectors, which are no columns of its rows."""
+        if self.column is None:
+            return ()
+        return (self.column, EMBEDDING)
+
+    @property
+    def identity(self) -> str:
+        """What tells these vectors from others of the same texts: their column, or the digest of their file."""
+        return self.column or file_digest(self.place.path)
+
     def text_files(self) -> list[str]:
         """Return the files of the rows: the table itself, or what lies beside vectors that stand alone.
 

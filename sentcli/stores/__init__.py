@@ -5,7 +5,7 @@ has which its model has made (`reused_vectors.py`), then those of the cache (`ve
 `encode`, `index`, `retrieve` and `mine` are handed one; an `EvaluatedModel` (`evaluation/`) has one of scores, too.
 
 
-What a database offers to `corpora/collections.py`, which writes a corpus into any of them, is a `Database` with a
+What a database offers to `stores/updating.py`, which writes a corpus into any of them, is a `Database` with a
 `RowStore` (`store.py`), by the entry points `sentcli.databases`; what it offers to `retrieve` is a
 `search.corpus.Corpus`, by the entry points `sentcli.corpora`. What all of them say about themselves is a `Record`
 (`record.py`), which rows they have are `KnownRows` (`known_rows.py`), in the order of `row_places.py`, and their words

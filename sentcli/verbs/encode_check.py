@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sentcli import bulk, console
+from sentcli import console
 from sentcli.command.result import Clock, Record, Result, failed
 from sentcli.model.options import LoadOptions
 
 
-def check_vectors(
-    name: str, models: list[str] | None, options: LoadOptions, prompt: tuple[str | None, str | None]
-) -> Result:
+def check_vectors(name: str, model: str | None, options: LoadOptions, prompt: tuple[str | None, str | None]) -> Result:
     """Verify a directory of shards, a file of vectors or an export, and with a model whether it makes the same vectors.
 
     Raises:
         SentcliError: if something is wrong; its outcome becomes the JSON.
     """
-    from sentcli.corpora.verifying import ANOTHER_MODEL, kinship_of, verify
+    from sentcli.stores.verifying import ANOTHER_MODEL, kinship_of, verify
 
     clock = Clock()
     verified = verify(name)
@@ -27,9 +25,8 @@ def check_vectors(
         raise verified.problem
     for note in verified.notes:
         console.note(note)
-    if models is None:
+    if model is None:
         return Result.of(record)
-    model = bulk.single_model(models)
     kinship, sentence = kinship_of(name, verified, model, options, prompt)
     record = replace(record, results={**verified.results, "model_is": kinship}, seconds=clock.seconds)
     message = f"{model} and the model of {name}: {sentence}"

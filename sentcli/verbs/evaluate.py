@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
 from sentcli.bounds import Holds, Overwrite, PairFields
-from sentcli.bulk.options import PassageOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Result
 from sentcli.command.scoring import scores_if_interrupted
@@ -20,6 +19,7 @@ from sentcli.errors import DegenerateVectorsError, InputError
 from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions, ThresholdOptions
 from sentcli.io.labelled_kinds import Kind
 from sentcli.model.options import LoadOptions, Models
+from sentcli.stores.options import PassageOptions
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from sentcli import console
 from sentcli.bounds import Holds, Overwrite
-from sentcli.bulk.encode import open_encoder
-from sentcli.bulk.options import PassageOptions, TextOptions
-from sentcli.bulk.passages import rows_into
 from sentcli.cluster import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
-from sentcli.corpora.filling import TextInput, fill, read_texts
-from sentcli.corpora.indexing import check_ray, folder_of_vectors, index_request, with_queries
-from sentcli.corpora.opening import is_collection
-from sentcli.corpora.updating import indexes_to_build
+from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
 from sentcli.search.options import CorpusOptions, DatabaseOptions, IndexOptions
-from sentcli.verbs.index_results import (
-    build_all,
-    check_collection,
-    check_indexes,
-    compare_collection,
-    write_collection,
-)
+from sentcli.stores.options import PassageOptions, TextOptions
 
 if TYPE_CHECKING:
-    from sentcli.cluster.pool import Pool
-    from sentcli.corpora.collection_rows import CollectionInput
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.places import Place
-    from sentcli.search.index import IndexRequest
 
 
 @verb(
@@ -92,17 +72,19 @@ def index(
       sentcli index documents --to postgresql://me@localhost/app --collection reviews --type hnsw
       sentcli index postgresql://me@localhost/app --collection reviews --check -m minilm
     """  # noqa: D301
-    from sentcli.corpora.collection_rows import CollectionInput
-    from sentcli.io.copies import FolderCopy
-    from sentcli.io.folder import rows_so_far
-    from sentcli.io.sources import open_source
-    from sentcli.search.bm25 import LANGUAGE
-    from sentcli.search.index_files import INDEX
-    from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
+    from sentcli.stores.collection_rows import CollectionInput
+    from sentcli.stores.opening import is_collection
+    from sentcli.stores.passages import Cutting
+    from sentcli.stores.updating import CollectionUpdating
+    from sentcli.verbs.index_collection import check_collection, compare_collection, write_collection
+    from sentcli.verbs.index_directory import IndexJob, check_indexes, compare_files, index_directory, index_files
 
+    cutting = Cutting(passages, model, options, lambda spec: spec.prompt_of_documents(doc_prompt))
     if database.to is not None:
-        corpus = CollectionInput(inputs, index_options, model, text, passages, doc_prompt, options)
-        return _into_database(corpus, database, overwrite=overwrite, update=update, dry_run=dry_run)
+        corpus = CollectionInput(inputs, index_options, text, cutting, doc_prompt)
+        database = replace(database, prune=database.prune or update)
+        updating = CollectionUpdating(corpus.read, database, index_options, overwrite=overwrite)
+        return compare_collection(updating) if dry_run else write_collection(updating)
     if check and is_collection(inputs[0], database.collection):
         fields = CorpusOptions(
             corpus=inputs[0],
@@ -113,84 +95,13 @@ def index(
         )
         return check_collection(fields, model, options, doc_prompt, index_options.recall)
     place = _directory(inputs, output, passages)
-    folder = None if place is None else place.path
-    request = index_request(index_options, query_prompt, options, overwrite=overwrite)
-    if check and folder is not None:
-        return check_indexes(folder)
-    rows_of = partial(
-        rows_into,
-        str(output),
-        model,
-        options,
-        passages,
-        lambda spec: spec.prompt_of_documents(doc_prompt),
-        update=update,
-        overwrite=overwrite,
-    )
-    if dry_run and output is not None:
-        of_update = read_texts(inputs, output, text, *rows_of(), overwrite=False, update=True)
-        return _dry_run(of_update, model, options, doc_prompt)
-    check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
-    replaces = overwrite or update
-    queries = None
-    if index_options.queries is not None:
-        queries = open_source(index_options.queries)
-    copy = place if isinstance(place, FolderCopy) else None
-    with (
-        copy.making(INDEXES) if copy is not None else nullcontext(),
-        folder_of_vectors(folder or output or Path(), replaced=folder is None and replaces) as store_folder,
-    ):
-        changes: dict[str, int] = {}
-        texts = None
-        if output is not None:
-            texts = read_texts(inputs, output, text, *rows_of(), overwrite=overwrite, update=update)
-            texts.check_model(model)
-        to_build = indexes_to_build(output if update else None, request, index_options.language or LANGUAGE)
-        # which has read the indexes that are there: one that is damaged is named before anything is encoded
-        with _loading(model, texts, request, options, cluster) as (encoder, pool):
-            if texts is not None:
-                target = str(output)
-                interrupted = kept_if_interrupted(
-                    Record("index", str(model)), Clock(), lambda: rows_so_far(target, overwrite=replaces)
-                )
-                with interrupted:
-                    changes = fill(texts, encoder, pool, options, doc_prompt, request)
-            store = VectorDirectory.open(store_folder, str(output if folder is None else place))
-            if request is not None and encoder is not None:
-                to_build = to_build.measured_with(with_queries(request, store, encoder, doc_prompt, queries))
-        result = build_all(store, to_build, cluster).with_results(changes)
-        if copy is not None:
-            copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
-            console.note(f"the index is in {inputs[0]}")
-    return result
-
-
-def _into_database(
-    corpus: CollectionInput, database: DatabaseOptions, *, overwrite: bool, update: bool, dry_run: bool
-) -> Result:
-    """Write a corpus into a collection of a database, or say what that would change."""
-    from sentcli.corpora.collection_rows import read_rows
-    from sentcli.corpora.collections import CollectionUpdating
-
-    database = replace(database, prune=database.prune or update)
-    updating = CollectionUpdating(partial(read_rows, corpus), database, corpus.index, overwrite=overwrite)
-    if dry_run:
-        return compare_collection(updating)
-    return write_collection(updating)
-
-
-def _dry_run(texts: TextInput, model: str | None, options: LoadOptions, doc_prompt: str | None) -> Result:
-    """Say what an update would change and how long encoding would take; nothing is written."""
-    from sentcli import bulk
-    from sentcli.encoder import load_encoder
-
-    clock = Clock()
-    texts.check_model(model)
-    encoder = load_encoder(str(model), options)
-    settings = replace(texts.settings, prompt=encoder.spec.prompt_of_documents(doc_prompt))
-    results = bulk.dry_run(encoder, texts.inputs, str(texts.folder), settings)
-    record = Record("index", str(model), {"dry_run": True}, results, encoder.environment(), clock.seconds)
-    return Result.of(record)
+    if check and place is not None:
+        return check_indexes(place.path)
+    job = IndexJob(inputs, index_options, text, cutting, update, overwrite, query_prompt, doc_prompt, cluster)
+    if place is not None:
+        return index_directory(job, place)
+    assert output is not None  # _directory asks for it
+    return compare_files(job, output) if dry_run else index_files(job, output)
 
 
 def _directory(inputs: list[str], output: Path | None, passages: PassageOptions) -> Place | None:
@@ -213,21 +124,3 @@ def _directory(inputs: list[str], output: Path | None, passages: PassageOptions)
     if place is not None and passages.passages:
         raise InputError(f"--passages cuts documents before they are encoded, and {inputs[0]} is: name them, with -o")
     return place
-
-
-def _loading(
-    model: str | None,
-    texts: TextInput | None,
-    request: IndexRequest | None,
-    options: LoadOptions,
-    cluster: ClusterOptions,
-) -> AbstractContextManager[tuple[SentenceEncoder | None, Pool | None]]:
-    """Load the model where it is needed, and workers on a cluster where texts are encoded."""
-    from sentcli.encoder import load_encoder
-
-    if model is None or (texts is None and request is None):
-        return nullcontext((None, None))
-    if texts is None or texts.given_vectors is not None:
-        return nullcontext((load_encoder(model, options), None))
-    shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
-    return open_encoder(model, options, cluster, most=shards)

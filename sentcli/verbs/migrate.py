@@ -11,14 +11,14 @@ from sentcli import console
 from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
-from sentcli.corpora.options import MoveOptions
 from sentcli.errors import InputError, SentcliError
+from sentcli.migrating.options import MoveOptions
 from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
 from sentcli.remaining import duration
 
 if TYPE_CHECKING:
-    from sentcli.corpora.move import Move
-    from sentcli.corpora.move_gate import MoveComparison
+    from sentcli.migrating.gate import MoveComparison
+    from sentcli.migrating.move import Move
 
 COMPARED = ("metric", "old", "new", "difference", "interval", "passed", "same_hits")
 """The entries of the JSON that are null where the models were not compared."""
@@ -62,8 +62,8 @@ def migrate(
       sentcli migrate documents --drop
       sentcli migrate lance:reviews -m my-model
     """  # noqa: D301
-    from sentcli.corpora.move import MoveTarget
-    from sentcli.corpora.moving import drop_before, go_back, open_move
+    from sentcli.migrating.move import MoveTarget
+    from sentcli.migrating.moving import drop_before, go_back, open_move
 
     clock = Clock()
     if back:
@@ -136,7 +136,7 @@ def _warn_of_few(queries: int) -> None:
 
 def _estimated(move: Move) -> dict[str, Any]:
     """Say what encoding the rows will take, and return it as JSON."""
-    from sentcli.corpora.move_set import DOCUMENTS
+    from sentcli.migrating.sets import DOCUMENTS
 
     estimates = move.estimate()
     estimate = estimates.models[0]
@@ -154,8 +154,8 @@ def _estimated(move: Move) -> dict[str, Any]:
 
 def _compared(move: Move, moving: MoveOptions) -> MoveComparison | None:
     """Compare the models; with ``--anyway``, return None where that is not possible."""
-    from sentcli.corpora.move_gate import compare_models
-    from sentcli.corpora.move_set import given_set, made_set, require_documents
+    from sentcli.migrating.gate import compare_models
+    from sentcli.migrating.sets import given_set, made_set, require_documents
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -7,13 +7,13 @@ from typing import Annotated
 from annotated_doc import Doc
 
 from sentcli.bounds import Holds, Overwrite
-from sentcli.bulk.options import PassageOptions
 from sentcli.command.declaration import CommonOptions, Flag, Group, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.evaluation.options import PairOptions, RerankOptions, ScoringOptions, SetOptions
 from sentcli.model.options import SERVED_HELP, LoadOptions
 from sentcli.search.options import CorpusOptions, SearchOptions
+from sentcli.stores.options import PassageOptions
 from sentcli.verbs.retrieve_corpus import search_corpus
 
 

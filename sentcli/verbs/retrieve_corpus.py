@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.command.result import Clock, Record, Result
-from sentcli.corpora.asking import CorpusSearch, Query, most_per_document, read_queries, rows_as_queries
-from sentcli.corpora.opening import load_query_encoder, open_corpus
-from sentcli.corpora.probabilities import SearchFacts, probabilities_of
 from sentcli.errors import InputError
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.pages.hits import HitsGrid, hits_file, hits_json, write_lines
+from sentcli.search.asking import CorpusSearch, Query, most_per_document, read_queries, rows_as_queries
 from sentcli.search.calibration import Least
 from sentcli.search.options import CorpusOptions, SearchOptions
+from sentcli.search.probabilities import SearchFacts, probabilities_of
+from sentcli.stores.opening import load_query_encoder, open_corpus
 from sentcli.table import Table
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from sentcli.io.sources import open_source
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
-    from sentcli.bulk.options import PassageOptions
     from sentcli.evaluation.options import PairOptions, RerankOptions, ScoringOptions, SetOptions
     from sentcli.evaluation.retrieval import Collection
     from sentcli.search.options import SearchMode, SearchOptions
+    from sentcli.stores.options import PassageOptions
 
 
 def score_sets(

@@ -12,9 +12,9 @@ from sentcli.adapting import candidates, token_weights
 from sentcli.adapting.adapt import adapt
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.verdict import Verdict
-from sentcli.corpora.move_set import given_set
 from sentcli.evaluation.baseline import compare_scores
 from sentcli.evaluation.retrieval_tasks import score_run
+from sentcli.migrating.sets import given_set
 from sentcli.search.bm25 import BM25
 from tests.adapting.test_adapt import documents, write
 

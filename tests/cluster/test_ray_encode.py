@@ -15,8 +15,8 @@ import pytest
 
 import sentcli
 from sentcli.cluster import joining
-from tests.bulk.outputs import contents, manifest_of, message_of
 from tests.conftest import save_backbone
+from tests.stores.outputs import contents, manifest_of, message_of
 
 SHARDS = ["--shard-rows", 40]
 

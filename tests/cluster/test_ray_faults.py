@@ -14,9 +14,9 @@ import pytest
 from sentcli.cluster.nodes import Workers, was_taken_away
 from sentcli.cluster.pool import Pool
 from sentcli.errors import SentcliError
-from tests.bulk.outputs import contents, manifest_of, message_of
 from tests.cluster.conftest import write_rows
 from tests.conftest import heed_ctrl_c
+from tests.stores.outputs import contents, manifest_of, message_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 SHARDS = ["--shard-rows", 400]

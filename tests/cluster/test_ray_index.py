@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.bulk.outputs import contents, manifest_of, message_of
+from tests.stores.outputs import contents, manifest_of, message_of
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from sentcli.training.on_ray import Judge
 from sentcli.training.sweep_file import Asha
-from tests.bulk.outputs import message_of
+from tests.stores.outputs import message_of
 
 TINY = ["--batch-size", 16, "--max-steps", 4, "--learning-rate", "1e-3", "--save-every", 2, "--method", "simcse"]
 

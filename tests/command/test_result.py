@@ -1,4 +1,4 @@
-"""What the JSON of an interrupted command says was done; see tests/bulk and tests/training for encode and train.
+"""What the JSON of an interrupted command says was done; tests/stores and tests/training pin encode and train.
 
 And the objects of a result: a list of the caller's own, which says how things were when the verb ended.
 """
@@ -66,14 +66,14 @@ def test_tasks_that_were_scored_are_in_the_json(interrupted, tiny_bert, tmp_path
 
 
 def test_rows_that_were_indexed_are_in_the_json(interrupted, tiny_bert, tmp_path, invoke, monkeypatch):
-    from sentcli.bulk import EncodeSettings
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.faiss_index import FaissIndex
+    from sentcli.stores.options import WriteSettings
 
     text, folder = tmp_path / "a.txt", tmp_path / "v"
     text.write_text("".join(f"the cat {i} sat on {i * 7} mats\n" for i in range(40)))
     call = ["index", text, "-o", folder, "-m", tiny_bert, "--type", "hnsw"]
-    monkeypatch.setattr(EncodeSettings, "shard_rows", 10)
+    monkeypatch.setattr(WriteSettings, "shard_rows", 10)
     found = interrupted(SentenceEncoder, "encode_distinct", 4, *call)
     assert found["interrupted"] and found["results"]["rows_total"] == 40 and 0 < found["results"]["rows_done"] < 40
     invoke("encode", text, "-o", folder, "-m", tiny_bert, "--shard-rows", 10, "--overwrite", check=0)

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli import SentenceEncoder
-from tests.bulk.outputs import contents, manifest_of, message_of, rows_of, vectors_of
 from tests.conftest import heed_ctrl_c
+from tests.stores.outputs import contents, manifest_of, message_of, rows_of, vectors_of
 from tests.tolerance import VECTORS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")

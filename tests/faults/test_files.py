@@ -14,8 +14,8 @@ import pytest
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import cache_folder
-from tests.bulk.outputs import contents, message_of
 from tests.search.conftest import clustered, write_directory
+from tests.stores.outputs import contents, message_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
 

@@ -14,9 +14,9 @@ from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.methods import get_method
 from sentcli.training.pairs import read_pairs
-from tests.bulk.outputs import message_of
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_set
+from tests.stores.outputs import message_of
 
 STEPS = ("--batch-size", 8, "--max-steps", 2)
 

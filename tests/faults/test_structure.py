@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.bulk.outputs import message_of
 from tests.model.test_spec_files_layouts import folder  # noqa: F401 - a fixture
 from tests.search.conftest import clustered, write_directory
+from tests.stores.outputs import message_of
 
 DEEP = "[" * 500 + "1" + "]" * 500
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentcli import bulk
 from sentcli.io.blocks import blocks
 from sentcli.io.pages import Heading, front_matter, headings, page_layout
 from sentcli.io.readers import ReadOptions
@@ -15,6 +14,7 @@ from sentcli.io.text_inputs import text_sources
 from sentcli.model.cutting import Cutter, Span
 from sentcli.model.passages import BETWEEN_HEADINGS, COLUMNS, PassageRows
 from sentcli.model.tokenizing import TextTokenizer
+from sentcli.stores.inputs import read_inputs
 from tests.examples import examples
 from tests.model.test_cutting import BACKENDS, MAX_LENGTH
 
@@ -288,5 +288,5 @@ def test_cutting_at_headings_is_recorded_of_pages_that_have_some(tmp_path):
     (tmp_path / "rows.md").write_text("the cat\n\n```\n# a comment\n```", "utf-8")
     (tmp_path / "text.txt").write_text("# the cat", "utf-8")
     for cut, recorded in ((PassageRows(a_cutter(8)), [True, False, True, False]), (None, [False] * 4)):
-        inputs = bulk.read_inputs([str(tmp_path)], ReadOptions("text", None, cut=cut))
+        inputs = read_inputs([str(tmp_path)], ReadOptions("text", None, cut=cut))
         assert ["cut" in facts for facts in inputs.identity()] == recorded

@@ -11,7 +11,7 @@ from sentcli.data.get import download
 from sentcli.errors import SentcliError
 from sentcli.io import object_stores
 from sentcli.io.scratch import remove_scratch
-from tests.bulk.outputs import message_of
+from tests.stores.outputs import message_of
 
 
 class RawHost:

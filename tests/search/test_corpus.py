@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
 from sentcli import SentenceEncoder
-from sentcli.corpora.opening import load_query_encoder, open_corpus
 from sentcli.errors import InputError
 from sentcli.evaluation.retrieval import SetRows, load_set
 from sentcli.model.options import LoadOptions
@@ -19,6 +18,7 @@ from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import SEARCH_MODES, CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
+from sentcli.stores.opening import load_query_encoder, open_corpus
 from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus
 from tests.tolerance import Near

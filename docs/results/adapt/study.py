@@ -14,10 +14,10 @@ from sentcli.adapting.folder import work_folder
 from sentcli.adapting.material import Material, in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.work import Work
-from sentcli.corpora.move_set import given_set
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.significance import RESAMPLES
+from sentcli.migrating.sets import given_set
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("SENTCLI_DATA", "")) / "retrieval"
