@@ -64,6 +64,7 @@ pages:
 	$(BIN)/python docs/make_stub.py --check
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.density
+	$(BIN)/python -m tests.names
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_recipes.py --check
 	$(BIN)/python docs/make_papers.py --check

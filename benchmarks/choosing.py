@@ -27,7 +27,7 @@ from sentcli.evaluation.set_search import SetSearch
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import search
 from sentcli.search.options import SearchOptions
-from sentcli.testset.queries import Query, structural_queries, words
+from sentcli.testset.queries import JudgedQuery, structural_queries, words
 from sentcli.testset.reading import read_documents
 from sentcli.testset.writing import write_set
 
@@ -62,7 +62,7 @@ def sets_of(folder, target, limit):
         found = re.findall(r"\S+", bare.texts[place])
         start = int(generator.integers(0, len(found) - CROP_WORDS + 1))
         text = " ".join(found[start : start + CROP_WORDS])
-        crops.append(Query(f"q{number}", text, {bare.ids[place]: 1}, "crop"))
+        crops.append(JudgedQuery(f"q{number}", text, {bare.ids[place]: 1}, "crop"))
     write_set(target / "crops", type(titles)(crops, bare, {}, 0), "", {})
     return {"judged": load_set(folder), "titles": load_set(target / "titles"), "crops": load_set(target / "crops")}
 

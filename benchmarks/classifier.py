@@ -24,7 +24,7 @@ from sentcli.stores.text_vectors import TextVectors
 def scored(module: Any, task: transfer_data.Examples, vectors: TextVectors) -> str:
     """Return accuracy, seconds and processor seconds of the nested cross-validation, in words."""
     began, used = time.perf_counter(), time.process_time()
-    score = transfer.score(module.LbfgsTrainer(), task, vectors)
+    score = transfer.score_transfer(module.LbfgsTrainer(), task, vectors)
     seconds, used = time.perf_counter() - began, time.process_time() - used
     return f"accuracy {score.metrics['accuracy']:.2f}, {seconds:.1f} s, {used:.1f} s of the processor"
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(machine())
-    (task,) = transfer_data.load_tasks(data_folder() / "senteval", ["SUBJ"])
+    (task,) = transfer_data.load_examples(data_folder() / "senteval", ["SUBJ"])
     texts = list(dict.fromkeys(task.texts))
     encoded = SentenceEncoder.load(options.model).encode(texts)
     vectors = TextVectors({text: row for row, text in enumerate(texts)}, encoded, np.zeros(len(texts), np.int64))

@@ -28,7 +28,7 @@ def main() -> None:
         with (data_folder() / "corpus" / "wiki.txt").open(encoding="utf-8") as handle:
             texts["3,000 wiki sentences"] = [next(handle).rstrip("\n") for _ in range(3000)]
     if options.only != "wiki":
-        tasks = sts_pairs.load_tasks(data_folder() / "senteval", None, "test")
+        tasks = sts_pairs.load_pairs(data_folder() / "senteval", None, "test")
         texts["seven STS sets"] = [t for subsets in tasks.values() for s in subsets for t in (*s.first, *s.second)]
     for name, sentences in texts.items():
         mine, theirs = encoder.encode(sentences[:500]), peer.encode(sentences[:500])

@@ -22,7 +22,7 @@ PASSES = 5
 
 def main(folder, *models):
     texts = []
-    for task in sts.load_tasks(Path(folder)):
+    for task in sts.load_similarity_tasks(Path(folder)):
         texts += task.texts
     texts = list(dict.fromkeys(texts))
     texts = texts[:: max(1, len(texts) // TEXTS)]

@@ -20,7 +20,7 @@ from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.set_search import SetSearch
 from sentcli.evaluation.significance import compare_means
 from sentcli.evaluation.variant_grid import Encoding, Storage
-from sentcli.evaluation.variants import HITS, EncodedSet, score
+from sentcli.evaluation.variants import HITS, EncodedSet, score_variant
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.search.options import SearchOptions
 
@@ -47,7 +47,7 @@ def encodings(data):
                 count = len(data.queries)
                 documents = ReadDocuments(vectors[count:], None, 0)
                 encoded = EncodedSet(Encoding(), vectors[:count], documents, True, 0.0, 1.0)
-                values = score(search, encoded, Storage()).values
+                values = score_variant(search, encoded, Storage()).values
                 name = f"{backend}, {budget} tokens, {threads} threads"
                 print(f"{name}: nDCG@10 {values.mean():.6f}", flush=True)
                 yield name, values, ProbeVectors.of(encoder.loaded, "")

@@ -51,22 +51,22 @@ def made(batch, mini, *, steps=1, **settings):
     from train_speed import LENGTH, wiki
 
     from sentcli.model.torch_backend import text_tokenizer
-    from sentcli.training.batches import Batch, to_tensors
+    from sentcli.training.batches import TrainingBatch, to_tensors
     from sentcli.training.data import TrainingSentences
     from sentcli.training.gradients import Gradients, keep_freed_memory
-    from sentcli.training.prepare import load_encoder, make_model, seed_everything
+    from sentcli.training.prepare import load_start, make_model, seed_everything
 
     keep_freed_memory()
     method = configure(METHODS["simcse"], [("batch_size", batch), ("mini_batch_size", mini), *settings.items()])
     seed_everything(1)
-    encoder, _ = load_encoder(method, "minilm", device="cpu")
+    encoder, _ = load_start(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
     corpus = TrainingSentences((wiki(batch * steps),), (), 0)
     inputs = []
     for step in range(steps):
         texts = method.views.texts(list(range(step * batch, (step + 1) * batch)), corpus, None)
-        tokens = Batch([tokenizer(view) for view in texts.views], texts)
+        tokens = TrainingBatch([tokenizer(view) for view in texts.views], texts)
         inputs.append(to_tensors(tokens, tokenizer.pad_id, 2, torch.device("cpu")))
     return Gradients(model, method.settings), inputs
 

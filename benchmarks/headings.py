@@ -29,14 +29,14 @@ from sentcli.evaluation.significance import compare_means
 from sentcli.io.pages import (
     LOWEST,
     PageLayout,
-    Section,
+    TextSection,
     front_matter,
     headings,
     markdown_tokens,
     page_layout,
     plain_words,
 )  # fmt: skip
-from sentcli.model.cutting import SENTENCE, Cutter, Span, _Headers, _Places, _RowBlocks
+from sentcli.model.cutting import SENTENCE_END, Cutter, Span, _Headers, _Places, _RowBlocks
 from sentcli.model.passages import BETWEEN_HEADINGS, Context, context_of
 from sentcli.search.options import SearchOptions
 from sentcli.search.searcher import build
@@ -72,15 +72,15 @@ def as_before(cutter: Cutter, text: str) -> list[Span]:
     places = _Places(text, tokens, _RowBlocks(()), headers, cutter.tokens, cutter.overlap)
     places.kinds.insert(0, places._numbers(starts))
     spans = []
-    for span in places.spans(Section(0, len(text), 0, LOWEST), 0, len(tokens)):
+    for span in places.spans(TextSection(0, len(text), 0, LOWEST), 0, len(tokens)):
         spans += cutter._fitting(text, span, cutter.tokens, 0, headers)
     return spans
 
 
 def alone(cutter: Cutter, text: str) -> list[Span]:
     """Cut a page at its headings; one without text of its own goes with the first below it."""
-    parts: list[Section] = []
-    bare: Section | None = None
+    parts: list[TextSection] = []
+    bare: TextSection | None = None
     for section in page_layout(text).sections:
         begin = section.start
         if bare is not None and section.level > bare.level:
@@ -113,7 +113,7 @@ def sentences(text: str) -> Iterator[str]:
     for token in markdown_tokens(text):
         if token.type == "inline" and token.level == 1:
             begin = 0
-            for end in [*(match.end() for match in SENTENCE.finditer(token.content)), len(token.content)]:
+            for end in [*(match.end() for match in SENTENCE_END.finditer(token.content)), len(token.content)]:
                 sentence = token.content[begin:end].strip()
                 begin = end
                 if sentence in text:

@@ -20,7 +20,7 @@ import numpy as np
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import load_set
 from sentcli.mining.copies import MiningCorpus
-from sentcli.mining.mined import MiningQueries, mine
+from sentcli.mining.mined import MiningQueries, mine_negatives
 from sentcli.mining.options import MiningOptions
 
 HIDDEN = ("cranfield", "npl", "cacm", "time", "lisa")
@@ -201,7 +201,7 @@ def passed(planted: Planted, model: EvaluatedModel, options: MiningOptions, vect
     if vectors is None:
         vectors = vectors_of(planted, model)
     queries = MiningQueries(planted.queries, planted.positives)
-    mined = mine(queries, vectors[0], MiningCorpus(planted.documents), vectors[1], options)
+    mined = mine_negatives(queries, vectors[0], MiningCorpus(planted.documents), vectors[1], options)
     count = 0
     kinds: dict[str, int] = {}
     for row in mined.rows:

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from common import data_folder, machine, seconds
 
 from sentcli import SentenceEncoder
-from sentcli.encoder.loading import load, read_model
+from sentcli.encoder.loading import load_model, read_model
 from sentcli.model.options import LoadOptions
 from sentcli.onnx_export import transformer, verify
 from sentcli.onnx_export.publish import export_model
@@ -32,8 +32,8 @@ def main() -> None:
     with (data_folder() / "corpus" / "wiki.txt").open(encoding="utf-8") as handle:
         texts = [line.rstrip("\n") for line in islice(handle, arguments.lines)]
     options = LoadOptions(backend="torch", precision="fp32", device="cpu")
-    model = load("minilm", read_model("minilm", options), options)
-    expected = verify.encode(model, texts)
+    model = load_model("minilm", read_model("minilm", options), options)
+    expected = verify.encode_distinct_texts(model, texts)
     sizes, encoders = {}, {}
     with tempfile.TemporaryDirectory() as name:
         for writer in ("written", "traced"):

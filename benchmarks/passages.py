@@ -20,7 +20,7 @@ import numpy as np
 from common import data_folder, machine
 
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.readings import FLAGS, read_documents
+from sentcli.evaluation.readings import FLAGS, encode_documents
 from sentcli.evaluation.retrieval import RetrievalSet, load_set
 from sentcli.evaluation.retrieval_metrics import relevant_documents
 from sentcli.evaluation.retrieval_tasks import score_run
@@ -92,7 +92,7 @@ def measured(name: str, kind: str, data: RetrievalSet, model: EvaluatedModel) ->
         if reading == "passages with titles" and not data.titled:
             continue
         began = time.perf_counter()
-        read = read_documents(model, data, reading, document_prompt, lambda added: None)
+        read = encode_documents(model, data, reading, document_prompt, lambda added: None)
         seconds = time.perf_counter() - began
         hits = read.nearest(build("flat", read.vectors), asked, min(TOP_K, len(data.ids)))
         run = {}

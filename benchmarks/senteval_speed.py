@@ -22,7 +22,7 @@ from sentcli import SentenceEncoder
 from sentcli.evaluation import probe, transfer
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.transfer import features
-from sentcli.evaluation.transfer_data import load_tasks
+from sentcli.evaluation.transfer_data import load_examples
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.reference import plain_senteval as plain
@@ -37,7 +37,7 @@ def main() -> None:
     options = parser.parse_args()
     print(machine(), flush=True)
     trainer, settings = transfer.PROTOCOLS[options.protocol], getattr(plain, options.protocol.upper())
-    tasks = load_tasks(data_folder() / "senteval", [options.task])
+    tasks = load_examples(data_folder() / "senteval", [options.task])
     encoded = EvaluatedModel.of(SentenceEncoder.load("minilm", normalize=False)).encode(tasks[0].texts)
     x, y = features(tasks[0], encoded)["all"], tasks[0].labels["all"]
     outer = [rows for rows, _ in probe.stratified(y, trainer.folds)[: options.outer]]

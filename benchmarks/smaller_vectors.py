@@ -27,7 +27,7 @@ def main() -> None:
         choices[f"--truncate-dim {size}"] = Compression(truncate_dim=size, renormalize=True)
     found = {}
     for split in ("dev", "test"):
-        (pairs,) = sts_pairs.load_tasks(data_folder() / "senteval", ["STSBenchmark"], split)["STSBenchmark"]
+        (pairs,) = sts_pairs.load_pairs(data_folder() / "senteval", ["STSBenchmark"], split)["STSBenchmark"]
         sides = [encoder.encode(texts) for texts in (pairs.first, pairs.second)]
         for name, compression in choices.items():
             first, second = (compression.apply(side) for side in sides)

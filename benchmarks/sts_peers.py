@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args()
     print(machine(), flush=True)
-    tasks = sts.load_tasks(data_folder() / "senteval", options.tasks)
+    tasks = sts.load_similarity_tasks(data_folder() / "senteval", options.tasks)
     encoder = SentenceEncoder.load("minilm", backend=options.backend)
     peer = SentenceTransformer(str(resolve("minilm")[0]), device="cpu")
     encoder.encode(["warm"] * 10)
@@ -37,7 +37,7 @@ def main() -> None:
 
     def ours() -> float:
         began = time.perf_counter()
-        found["ours"] = {name: score.value for name, score in sts.evaluate(encoder, tasks).items()}
+        found["ours"] = {name: score.value for name, score in sts.evaluate_similarity(encoder, tasks).items()}
         return time.perf_counter() - began
 
     def theirs() -> float:

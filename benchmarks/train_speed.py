@@ -94,13 +94,13 @@ def ours(method, sentences):
     import torch
 
     from sentcli.model.torch_backend import text_tokenizer
-    from sentcli.training.batches import Batch, to_tensors
+    from sentcli.training.batches import TrainingBatch, to_tensors
     from sentcli.training.data import TrainingSentences
     from sentcli.training.gradients import Gradients, keep_freed_memory
-    from sentcli.training.prepare import load_encoder, make_model
+    from sentcli.training.prepare import load_start, make_model
 
     keep_freed_memory()
-    encoder, _ = load_encoder(method, "minilm", device="cpu")
+    encoder, _ = load_start(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
     gradients = Gradients(model, method.settings)
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
@@ -111,7 +111,7 @@ def ours(method, sentences):
 
         for start in range(0, len(sentences), BATCH):
             texts = method.views.texts(list(range(start, start + BATCH)), corpus, np.random.default_rng(start))
-            batch = Batch([tokenizer(view) for view in texts.views], texts)
+            batch = TrainingBatch([tokenizer(view) for view in texts.views], texts)
             gradients.collect([to_tensors(batch, tokenizer.pad_id, method.views.count, torch.device("cpu"))])
             gradients.apply(method.settings.learning_rate)
 
@@ -151,7 +151,7 @@ class Ours:
         folder = RunFolder(Path(tempfile.mkdtemp(dir=self.folder.name)), run.identity())
         began = time.perf_counter()
         second = run.second_tokenizer
-        loop.train(
+        loop.train_model(
             run.model, run.tokenizer, run.method, run.corpus, folder, prompts=run.prompts, second_tokenizer=second
         )
         wait_for_gpu()

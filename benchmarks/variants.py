@@ -15,7 +15,7 @@ from sentcli.evaluation.readings import ReadDocuments
 from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.set_search import SetSearch
 from sentcli.evaluation.variant_grid import Encoding, VariantGrid, storages
-from sentcli.evaluation.variants import HITS, EncodedSet, score
+from sentcli.evaluation.variants import HITS, EncodedSet, score_variant
 from sentcli.search.options import SearchOptions
 
 
@@ -38,7 +38,7 @@ def main():
     ways = storages(VariantGrid(indexes=["hnsw", "ivf"]), *documents.vectors.shape)
     began = time.perf_counter()
     for way in ways:
-        score(search, encoded, way)
+        score_variant(search, encoded, way)
     seconds = time.perf_counter() - began
     print(f"{arguments.set}: {len(data.ids):,} documents, {count} queries: encoding {encoding:.1f} s")
     print(f"{len(ways)} ways: {seconds:.1f} s, {100 * seconds / encoding:.1f} % of the encoding")

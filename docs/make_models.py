@@ -8,9 +8,18 @@ from pathlib import Path
 
 from make_results import fill
 
-from sentcli.model.folder_keys import CONFIG, KEYS, MODULE_LIST, PROMPTS, STATIC_CONFIG, TEXT, TOKENIZER, Key
+from sentcli.model.folder_keys import (
+    CONFIG,
+    KEYS,
+    MODULE_LIST,
+    PROMPTS,
+    SENTENCE_BERT_CONFIG,
+    STATIC_CONFIG,
+    TOKENIZER,
+    Key,
+)
 
-FILES = (MODULE_LIST, TEXT, PROMPTS, TOKENIZER, CONFIG, STATIC_CONFIG)
+FILES = (MODULE_LIST, SENTENCE_BERT_CONFIG, PROMPTS, TOKENIZER, CONFIG, STATIC_CONFIG)
 """The files of a folder; the other tables of keys are those of modules."""
 
 

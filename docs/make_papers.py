@@ -13,9 +13,9 @@ from typing import Any
 from typer.main import get_command
 
 from sentcli.cli.app import app
-from sentcli.data.registry import find as find_set
+from sentcli.data.registry import find_data_set as find_set
 from sentcli.evaluation.papers import Item, load_paper, paper_names
-from sentcli.evaluation.published import find
+from sentcli.evaluation.published import find_published
 from sentcli.methods.recipes import load_recipe
 from sentcli.model.spec import check_pooling
 from sentcli.pages.paper_page import paper_page
@@ -46,9 +46,9 @@ def check(item: Item) -> None:
         if values.get("pooling"):
             check_pooling(values["pooling"])
         if values.get("against"):
-            find(values["against"])
+            find_published(values["against"])
     for name in item.printed:
-        find(name)
+        find_published(name)
     for name in item.results:
         if not (DOCS.parent / name).is_file():
             raise FileNotFoundError(f"no file {name}")

@@ -21,11 +21,11 @@ from sentcli.errors import InputError, nearest
 
 Positive = Annotated[float, Gt(0)]
 NotNegative = Annotated[float, Ge(0)]
-Share = Annotated[float, Ge(0), Lt(1)]
+Fraction = Annotated[float, Ge(0), Lt(1)]
 MaskRate = Annotated[float, Gt(0), Lt(1)]
 """The share of masked words."""
 AtLeastOne = Annotated[int, Ge(1)]
-Count = Annotated[int, Ge(0)]
+WholeNumber = Annotated[int, Ge(0)]
 MOST_DIGITS = 100
 """More than any number has that is meant; Python refuses those of some thousand digits."""
 
@@ -43,7 +43,7 @@ class Bounded:
         for name, (kind, bounds) in _declared(settings).items():
             value = getattr(self, name)
             if value is not None:
-                check(name, value, kind, bounds)
+                check_value(name, value, kind, bounds)
 
 
 @cache
@@ -61,7 +61,7 @@ def _declared(settings: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     return declared
 
 
-def check(name: str, value: Any, kind: Any, bounds: tuple[Any, ...] = ()) -> None:
+def check_value(name: str, value: Any, kind: Any, bounds: tuple[Any, ...] = ()) -> None:
     """Check a value.
 
     Args:

@@ -133,7 +133,7 @@ def fail(message: str) -> None:
     stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
-def recording(width: int) -> Console:
+def recording_console(width: int) -> Console:
     """Return a console of so many characters a line whose file keeps what is printed, as plain text."""
     return Console(file=StringIO(), width=width, color_system=None, force_jupyter=False, highlight=False)
 

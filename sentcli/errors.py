@@ -70,7 +70,7 @@ ALIKE_PROBLEMS, MOST_PROBLEMS = 10, 100
 """How many problems of one kind in a file, and of all kinds and files, are named in one message."""
 
 
-def together(problems: Sequence[InputError]) -> InputError:
+def joined_errors(problems: Sequence[InputError]) -> InputError:
     """Return one error of several, each on a line; of those of a file that differ in numbers alone, the first ones."""
     if len(problems) == 1:
         return problems[0]

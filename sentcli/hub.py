@@ -44,7 +44,7 @@ _said: set[tuple[HubModel, str]] = set()
 
 
 @dataclass(frozen=True)
-class ModuleEntry:
+class _ModuleEntry:
     """What is read of an entry of ``modules.json`` to know what has to be fetched."""
 
     path: Annotated[str, ValueCheck(inside)]
@@ -135,7 +135,7 @@ class HubModel:
         for commit in self.commits():
             folder = self.snapshot(commit)
             with suppress(InputError, OSError):  # a damaged file: fetching tells of it
-                if is_whole(folder) or (not native and needs_code(folder)):
+                if _is_whole(folder) or (not native and needs_code(folder)):
                     return folder
         return None
 
@@ -149,8 +149,8 @@ class HubModel:
             return
         if before is not None:
             console.note(
-                f"{self} is another model now: commit {short(commit)}, and {short(before)} when it was used last "
-                f"({self.repository}@{short(before)} is that one)"
+                f"{self} is another model now: commit {short_digits(commit)}, and {short_digits(before)} when it was "
+                f"used last ({self.repository}@{short_digits(before)} is that one)"
             )
         with suppress(OSError, InputError):  # the cache cannot be written: nothing is remembered
             self._last_use.parent.mkdir(parents=True, exist_ok=True)
@@ -165,8 +165,8 @@ class HubModel:
             return
         _said.add((self, newest))
         console.note(
-            f"{self}: commit {short(commit)} is taken, since {short(newest)} is not whole in the hub's cache; "
-            f"'hf download {self.repository}' completes it"
+            f"{self}: commit {short_digits(commit)} is taken, since {short_digits(newest)} is not whole in the hub's "
+            f"cache; 'hf download {self.repository}' completes it"
         )
 
     @property
@@ -181,7 +181,7 @@ def is_commit(text: str) -> bool:
     return _COMMIT.fullmatch(text) is not None
 
 
-def short(digits: str) -> str:
+def short_digits(digits: str) -> str:
     """Return the digits of a commit or a digest that are shown; of commits, git takes as few as seven."""
     return digits[:12]
 
@@ -237,7 +237,7 @@ def _revisions_in(folder: Path) -> list[str]:
     return names + sorted(commits - named_commits)
 
 
-def module_entries(folder: Path) -> list[ModuleEntry]:
+def module_entries(folder: Path) -> list[_ModuleEntry]:
     """Return the modules of a model with their folders inside its own, ``""`` for its own, the only one of most.
 
     Raises:
@@ -245,8 +245,8 @@ def module_entries(folder: Path) -> list[ModuleEntry]:
     """
     path = folder / "modules.json"
     if not path.exists():
-        return [ModuleEntry(path="")]
-    return checked(list[ModuleEntry], read_json(path), path) or [ModuleEntry(path="")]
+        return [_ModuleEntry(path="")]
+    return checked(list[_ModuleEntry], read_json(path), path) or [_ModuleEntry(path="")]
 
 
 def needs_code(folder: Path) -> bool:
@@ -255,7 +255,7 @@ def needs_code(folder: Path) -> bool:
     return isinstance(config, dict) and bool(config.get("auto_map"))
 
 
-def is_whole(folder: Path) -> bool:
+def _is_whole(folder: Path) -> bool:
     """Tell whether a folder has all weights of its modules: of a transformer, a table of vectors or an adapter."""
     if not folder.is_dir():
         return False

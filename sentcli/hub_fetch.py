@@ -31,9 +31,9 @@ SETTING_ENDINGS = (".json", ".txt", ".model")
 """The files that are fetched of a model before its weights: settings and tokenizers."""
 OTHER_RUNTIMES = ("onnx", "openvino", "coreml")
 """Folders of exports for other libraries, which are fetched only where there are no weights for torch."""
-AT_A_TIME = 8
+_FILES_AT_A_TIME = 8
 """How many small files are fetched at the same time."""
-ANSWER_SECONDS = 20.0
+_ANSWER_SECONDS = 20.0
 """How long the hub may take to describe a model; huggingface_hub bounds the other requests itself."""
 LEAST_PIECE = 1024
 """The fewest bytes of a file that are kept at a time."""
@@ -60,14 +60,14 @@ def fetch(model: HubModel, *, native: bool = False) -> Path:
 
     api = HfApi(endpoint=constants.ENDPOINT)
     with _quiet_library():
-        asked: Any = {"revision": model.revision, "files_metadata": True, "timeout": ANSWER_SECONDS}
+        asked: Any = {"revision": model.revision, "files_metadata": True, "timeout": _ANSWER_SECONDS}
         info = _ask(model, lambda: api.model_info(model.repository, **asked))
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
         if not is_commit(str(info.sha)):
             raise SentcliError(f"{model}: the hub answers with {str(info.sha)[:50]!r}, which is no commit")
         folder = model.snapshot(str(info.sha))
         settings = {name: size for name, size in sizes.items() if _is_setting(name)}
-        _fetch_files(model, folder, settings, AT_A_TIME)
+        _fetch_files(model, folder, settings, _FILES_AT_A_TIME)
         if native or not needs_code(folder):
             weights = _weights(model, folder, list(sizes))
             _fetch_files(model, folder, {name: sizes.get(name, 0) for name in weights})

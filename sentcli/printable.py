@@ -79,9 +79,9 @@ def printable_on(stream: Any) -> Any:
     return stream
 
 
-MARK = "..."
+_MARK = "..."
 """Stands for a secret."""
-SHORT = 8
+_SHORT_SECRET = 8
 """Shorter secrets may be words, such as the ``EMPTY`` that servers without keys are given."""
 _VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|CONNECTION_STRING|SAS", re.IGNORECASE)
 _NAMES_A_FILE = re.compile(r"(FILE|DIR|PATH|HOME|URL|CREDENTIALS)$", re.IGNORECASE)
@@ -128,12 +128,12 @@ def remember_secrets_in(address: str) -> None:
         if _SECRET_QUERY.search(name):
             remember(value)
             remember(unquote_plus(value))
-            if len(value) < SHORT:
+            if len(value) < _SHORT_SECRET:
                 _sent_users.add(f"{name}={value}")
 
 
 def without_secrets(text: str, *, of_host: bool = False) -> str:
-    """Return a text with `MARK` in place of what was sent as a key, and of the secrets of the environment.
+    """Return a text with `_MARK` in place of what was sent as a key, and of the secrets of the environment.
 
     Args:
         text: whole: what was cut before may hold a part of a secret.
@@ -142,11 +142,11 @@ def without_secrets(text: str, *, of_host: bool = False) -> str:
     pattern = _secrets(of_host=of_host)
     if pattern is None:
         return text
-    return pattern.sub(MARK, text)
+    return pattern.sub(_MARK, text)
 
 
 def value_without_secrets(value: Any) -> Any:
-    """Return a value of JSON whose texts and names have no secrets of `SHORT` or more characters."""
+    """Return a value of JSON whose texts and names have no secrets of `_SHORT_SECRET` or more characters."""
     pattern = _secrets(of_host=False)
     if pattern is None:
         return value
@@ -154,9 +154,9 @@ def value_without_secrets(value: Any) -> Any:
 
 
 def _cleaned(value: Any, pattern: re.Pattern[str]) -> Any:
-    """Return a value of JSON with `MARK` in place of what the pattern finds in its texts and names."""
+    """Return a value of JSON with `_MARK` in place of what the pattern finds in its texts and names."""
     if isinstance(value, str):
-        return pattern.sub(MARK, value)
+        return pattern.sub(_MARK, value)
     if isinstance(value, dict):
         return {_cleaned(key, pattern): _cleaned(item, pattern) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -184,7 +184,7 @@ def _known() -> tuple[set[str], set[str]]:
         if user is not None:
             secrets |= {user[1], user[1].partition(":")[2]}
         secrets |= set(_KEY_IN.findall(value))
-    long = {secret for secret in secrets if len(secret) >= SHORT}
+    long = {secret for secret in secrets if len(secret) >= _SHORT_SECRET}
     return long | _sent_users, _sent - long
 
 
@@ -195,9 +195,11 @@ def _pattern(long: Iterable[str], sent: Iterable[str], short: Iterable[str]) -> 
     for secret in sorted(long, key=len, reverse=True):
         forms += _forms(secret)
     for key in sent:
-        if len(key) > SHORT:  # who quotes it may have cut it: half of it is told anywhere, less at the end of a text
-            half = max(SHORT, (len(key) + 1) // 2)
-            forms += [f"{_signs(key[:half])}{_REST}", rf"{_signs(key[:SHORT])}{_REST}\s{{0,9}}\Z"]
+        if (
+            len(key) > _SHORT_SECRET
+        ):  # who quotes it may have cut it: half of it is told anywhere, less at the end of a text
+            half = max(_SHORT_SECRET, (len(key) + 1) // 2)
+            forms += [f"{_signs(key[:half])}{_REST}", rf"{_signs(key[:_SHORT_SECRET])}{_REST}\s{{0,9}}\Z"]
     forms += [rf"(?<!\w)(?:{_signs(key)}|{re.escape(_base64(key))}=*)(?!\w)" for key in short]
     if not forms:
         return None

@@ -56,7 +56,7 @@ def is_first() -> bool:
 
 
 @contextmanager
-def together(device: str = "auto") -> Iterator[str]:
+def joined_processes(device: str = "auto") -> Iterator[str]:
     """Join the processes that the launcher started, and yield the device of this one.
 
     Raises:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LOOKS = 4
+_AGREEING_ESTIMATES = 4
 """The estimates that have to agree."""
 AGREEMENT = 1.25
 """How many times as long as the shortest of them the longest may be."""
@@ -36,7 +36,7 @@ class Remaining:
     def __post_init__(self) -> None:
         """Begin."""
         self.began = self.looked = self.clock()
-        self.looks: deque[float] = deque(maxlen=LOOKS)
+        self.looks: deque[float] = deque(maxlen=_AGREEING_ESTIMATES)
 
     def add(self, count: float) -> None:
         """Count what has been done."""
@@ -52,7 +52,7 @@ class Remaining:
     def seconds(self) -> float | None:
         """Return the time left in seconds; None while it is not known, or the work is done."""
         begun = self.done - self.at_once > LEAST_DONE * (self.total - self.at_once)
-        if self.done >= self.total or not begun or len(self.looks) < LOOKS:
+        if self.done >= self.total or not begun or len(self.looks) < _AGREEING_ESTIMATES:
             return None
         gone = self.clock() - self.began
         estimates = [*self.looks, self._whole(gone)]

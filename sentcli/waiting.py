@@ -94,7 +94,7 @@ class _Process:
 
 
 _process = _Process()
-LIBRARIES = ("torch", "openvino", "faiss")
+_THREADED_LIBRARIES = ("torch", "openvino", "faiss")
 """Libraries with threads of their own."""
 
 
@@ -107,7 +107,7 @@ def _note_threads() -> None:
 
 def _note_loss() -> None:
     if _process.threads > 1:
-        _process.lost = frozenset(name for name in LIBRARIES if name in sys.modules)
+        _process.lost = frozenset(name for name in _THREADED_LIBRARIES if name in sys.modules)
         _process.adapted = False
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sentcli.hub import HubModel
     from sentcli.io.served import Served
 
-SETTINGS = ("config.json", "modules.json", "export.json", ADAPTER)
+_SETTINGS_FILES = ("config.json", "modules.json", "export.json", ADAPTER)
 """The files of which a model folder has one."""
 
 
@@ -141,7 +141,7 @@ def local_path(model: str) -> Path | None:
 
 def _is_model(path: Path) -> bool:
     if path.is_dir():
-        return any((path / name).exists() for name in SETTINGS)
+        return any((path / name).exists() for name in _SETTINGS_FILES)
     from sentcli.io.word_vectors import word_vector_folder
 
     with suppress(InputError, OSError):

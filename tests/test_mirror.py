@@ -23,8 +23,8 @@ ACROSS = {
     "versions": "the oldest and newest releases of the dependencies",
 }
 OF_THE_PROJECT = {
-    *("benchmarks", "code_in_strings", "demo", "density", "docs", "elsewhere", "mirror", "numbers", "publish"),
-    *("readme", "screenshots", "studies", "versions"),
+    *("benchmarks", "code_in_strings", "demo", "density", "docs", "elsewhere", "mirror", "names", "numbers"),
+    *("publish", "readme", "screenshots", "studies", "versions"),
 }
 """Files at the top that pin the project's own documentation, scripts and tests."""
 FILES = sorted(path for path in TESTS.rglob("test_*.py") if path.relative_to(TESTS).parts[0] not in ACROSS)

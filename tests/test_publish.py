@@ -131,7 +131,7 @@ def test_data_sets_of_the_hub_and_languages_are_named(tmp_path):
     files = ["hf://datasets/owner/name@v1/train/a.parquet", "/home/me/mine.txt", "hf://datasets/owner/name@v1/b.csv"]
     assert cards.data_sets_of(files) == ["owner/name"]
     (tmp_path / "README.md").write_text("---\nlanguage: [en, de]\nlicense: My own licence\ndatasets: [mine]\n---\n")
-    source = cards.source_of("acme/unknown", tmp_path)
+    source = cards.start_facts("acme/unknown", tmp_path)
     assert (source.base_model, source.languages) == ("acme/unknown", ["en", "de"])
     assert (source.licence, source.data_sets) == ("other", [])
 

@@ -60,7 +60,9 @@ def scored(file):
     for model in json.loads((RESULTS / file).read_text("utf-8")):
         (task,) = model["results"].values()
         metric = task.get("metric", "ndcg@10")
-        found.append((task[metric], task.get("items") or task["queries"], score_json.unpack(task["draws"][metric])))
+        found.append(
+            (task[metric], task.get("items") or task["queries"], score_json.unpack_values(task["draws"][metric]))
+        )
     return found
 
 
@@ -72,7 +74,7 @@ def sts(start, name):
     """Return the scores of the start and the seeds on the seven tasks, and the difference over seeds and pairs."""
     models = json.loads((RESULTS / f"own/{start}-{name}-sts.json").read_text("utf-8"))
     draws = np.stack([
-        np.mean([score_json.unpack(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
+        np.mean([score_json.unpack_values(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
         for model in models
     ])  # fmt: skip
     averages = [model["average"] for model in models]

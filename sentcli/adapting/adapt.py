@@ -10,11 +10,11 @@ from typing import Any
 
 from sentcli import console
 from sentcli.adapting.candidates import candidates_for
-from sentcli.adapting.contest import Contest, best_of, choose, weight
-from sentcli.adapting.folder import RESULTS_FILE, begin, work_folder
+from sentcli.adapting.contest import Contest, best_of, choose_candidate, weight
+from sentcli.adapting.folder import ADAPT_RESULTS_FILE, begin, work_folder
 from sentcli.adapting.material import Material, choosing_set, in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
-from sentcli.adapting.plan import PLAN_FILE, Clock, Costs, Plan, make_plan, require_verdict
+from sentcli.adapting.plan import PLAN_FILE, Costs, Plan, TimeBudget, make_plan, require_verdict
 from sentcli.adapting.token_weights import powers_for
 from sentcli.adapting.verdict import START, Verdict
 from sentcli.adapting.work import VERDICT_PRECISION, Work
@@ -34,7 +34,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.remaining import duration
 from sentcli.training.teachers import open_teacher
 
-FORMAT = 4
+_FORMAT = 4
 """Changes when an unfinished adaptation of an earlier version cannot go on."""
 ALLOWED_SHARE = 0.01
 """The share of the highest score that may be lost of what is kept, where nothing else is said."""
@@ -42,7 +42,7 @@ ALLOWED_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Adaptation:
-    """The result of `adapt`."""
+    """The result of `adapt_model`."""
 
     verdict: Verdict
     contest: Contest
@@ -66,7 +66,7 @@ class Adaptation:
         }
 
 
-def adapt(
+def adapt_model(
     corpus: Sequence[str],
     model: str,
     output: Path,
@@ -103,14 +103,14 @@ def adapt(
 
 def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOptions, device: str) -> Adaptation:
     """Train candidates in a folder, and judge the best one."""
-    clock = Clock.of(options.seconds)
+    clock = TimeBudget.of(options.seconds)
     kept_tasks = _watched(options.keep)
     if options.teacher is not None:
         open_teacher(options.teacher, device)
     material = read_material(corpus, options, folder)
     work = Work(model, material, folder, device, options.teacher, options.seed)
     start = work.model(model, VERDICT_PRECISION)
-    identity = json_digest([FORMAT, start.load().fingerprint(), material.digest, _choices(material, options)])
+    identity = json_digest([_FORMAT, start.load().fingerprint(), material.digest, _choices(material, options)])
     costs = Costs.of_encoding(work)
     require_verdict(costs, material, clock)
     begin(folder, identity)
@@ -133,7 +133,7 @@ def _adapted(corpus: Sequence[str], model: str, folder: Path, options: AdaptOpti
     if plan.candidates:
         takes = duration(plan.seconds)
         console.note(f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {takes}")
-    contest = choose(work, untrained, candidates, plan, dev)
+    contest = choose_candidate(work, untrained, candidates, plan, dev)
     verdict = _judged(work, contest, test, kept_tasks, options)
     return Adaptation(verdict, contest, plan, material, work.mined)
 
@@ -200,4 +200,4 @@ def _write(output: Path, model: str, results: dict[str, Any]) -> None:
     encoder = SentenceEncoder.load(model, backend="torch", device="cpu", precision="fp32")
     with replacing(output) as temporary:
         encoder.save(temporary)
-        write_json(temporary / RESULTS_FILE, results)
+        write_json(temporary / ADAPT_RESULTS_FILE, results)

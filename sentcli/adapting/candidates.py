@@ -9,7 +9,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 
 BATCH_SIZE = 32
 """The rows of a step."""
-SETTINGS: list[tuple[str, Any]] = [
+CANDIDATE_SETTINGS: list[tuple[str, Any]] = [
     ("settings.batch_size", BATCH_SIZE),
     ("settings.learning_rate", 2e-5),
     ("settings.warmup_share", 0.1),
@@ -37,7 +37,7 @@ class Candidate:
     method: str
     """The method that learns from queries, documents and hard negatives."""
     assignments: tuple[tuple[str, Any], ...] = ()
-    """Its settings besides `SETTINGS`, as `configure` takes them."""
+    """Its settings besides `CANDIDATE_SETTINGS`, as `configure` takes them."""
     taught: bool = False
     """Whether a teacher gives its targets: the one that was named, else the start itself."""
     reads_first: bool = False

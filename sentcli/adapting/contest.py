@@ -43,7 +43,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Contest:
-    """The result of `choose`."""
+    """The result of `choose_candidate`."""
 
     best: Entrant
     entrants: list[Entrant]
@@ -95,7 +95,7 @@ def weight(work: Work, powers: Sequence[float], dev: RetrievalTask, fits: Callab
     return entrants
 
 
-def choose(
+def choose_candidate(
     work: Work, untrained: Sequence[Entrant], candidates: Sequence[Candidate], plan: Plan, dev: RetrievalTask
 ) -> Contest:
     """Train the candidates from the best of what is untrained, in two stages, and return the best of all.

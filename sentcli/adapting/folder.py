@@ -13,9 +13,9 @@ from sentcli.io.atomic import OwnFiles, check_kept, check_output, locked
 from sentcli.io.forms import read_json, write_json
 from sentcli.model.saving import MODEL_FILES
 
-RESULTS_FILE = "adapt.json"
+ADAPT_RESULTS_FILE = "adapt.json"
 """The results, in the folder of the model."""
-ADAPTED = OwnFiles((*MODEL_FILES, RESULTS_FILE), markers=(RESULTS_FILE,))
+ADAPTED = OwnFiles((*MODEL_FILES, ADAPT_RESULTS_FILE), markers=(ADAPT_RESULTS_FILE,))
 BEGUN_FILE = "begun.json"
 """The file of an adaptation that can go on: the digest of its start, documents, sets and options."""
 OWN_NAMES = (
@@ -58,8 +58,10 @@ def work_folder(
     corpus = list(corpus)
     check_kept(output, [*corpus, *reads])
     _refuse_inside(output, corpus)
-    if resume and not overwrite and (output / RESULTS_FILE).is_file():
-        raise InputError(f"{output} is finished, and {RESULTS_FILE} in it says what was found; --overwrite adapts anew")
+    if resume and not overwrite and (output / ADAPT_RESULTS_FILE).is_file():
+        raise InputError(
+            f"{output} is finished, and {ADAPT_RESULTS_FILE} in it says what was found; --overwrite adapts anew"
+        )
     check_output(output, overwrite=overwrite, folder=True, own=ADAPTED)
     output = output.resolve()
     folder = output.with_name(f"{output.name}.adapting")

@@ -25,9 +25,9 @@ from sentcli.testset.written import ask_for_queries, written_queries
 if TYPE_CHECKING:
     from sentcli.adapting.options import AdaptOptions
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.testset.queries import Query, QuerySet
+    from sentcli.testset.queries import JudgedQuery, QuerySet
 
-LEAST_QUERIES = 10
+_LEAST_QUERIES = 10
 """The queries that each part has at least."""
 DEV_SHARE = TEST_SHARE = 0.2
 """The shares of the made queries that are held out, where no set is given."""
@@ -88,7 +88,7 @@ def read_material(corpus: Sequence[str], options: AdaptOptions, folder: Path) ->
     near = _near_copies([query.text for query in training], test.queries)
     test = _without(test, near)
     for part in (dev, test):
-        if len(part.queries) < LEAST_QUERIES:
+        if len(part.queries) < _LEAST_QUERIES:
             raise InputError(f"{part.name}: {len(part.queries)} queries are too few to choose or judge by")
     places = query_set.documents.places
     structures: dict[str, int] = {}
@@ -163,9 +163,9 @@ def _without(data: RetrievalSet, keys: Iterable[str], name: str = "") -> Retriev
     return replace(data, name=name, queries=queries, qrels=qrels, digest=json_digest([data.digest, sorted(queries)]))
 
 
-def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str, list[Query]]:
+def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str, list[JudgedQuery]]:
     """Distribute queries so that those whose documents are equal or nearly, or lead to such ones, are in one part."""
-    by_group: dict[int, list[Query]] = {}
+    by_group: dict[int, list[JudgedQuery]] = {}
     for query, group in zip(query_set.queries, _groups(query_set), strict=True):
         by_group.setdefault(group, []).append(query)
     groups = list(map(by_group.__getitem__, sorted(by_group)))
@@ -173,7 +173,7 @@ def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str
     wanted = {}
     for part, share in shares.items():
         wanted[part] = min(MOST_HELD_OUT, round(share * len(query_set.queries)))
-    parts: dict[str, list[Query]] = {"dev": [], "test": [], "training": []}
+    parts: dict[str, list[JudgedQuery]] = {"dev": [], "test": [], "training": []}
     for queries in groups:
         part = next((part for part, count in wanted.items() if len(parts[part]) < count), "training")
         parts[part] += queries
@@ -203,9 +203,9 @@ def _groups(query_set: QuerySet) -> list[int]:
     return [int(group_of[position]) for position in relevant]
 
 
-def _written_set(query_set: QuerySet, queries: list[Query], folder: Path) -> RetrievalSet:
+def _written_set(query_set: QuerySet, queries: list[JudgedQuery], folder: Path) -> RetrievalSet:
     """Write some of the made queries as a set, and read it."""
-    if len(queries) < LEAST_QUERIES:
+    if len(queries) < _LEAST_QUERIES:
         raise InputError(
             f"{len(query_set.queries)} queries could be made of the documents, too few to hold some of them out: "
             "give sets of judged queries with --dev and --test, or let a model write more with --write-with"

@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from sentcli.bounds import Flag, Holds
 from sentcli.errors import InputError
 
-SECONDS = {"h": 3600, "m": 60, "s": 1}
+_UNIT_SECONDS = {"h": 3600, "m": 60, "s": 1}
 LEAST_BUDGET = 10
 """The least budget in seconds, below which nothing can be measured."""
 
@@ -62,7 +62,7 @@ class AdaptOptions:
         if parts is None or not any(parts.groups()):
             raise InputError(f"--budget {self.budget}: give a time such as 90s, 15m or 1h30m")
         hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-        budget = hours * SECONDS["h"] + minutes * SECONDS["m"] + seconds
+        budget = hours * _UNIT_SECONDS["h"] + minutes * _UNIT_SECONDS["m"] + seconds
         if budget < LEAST_BUDGET:
             raise InputError(f"--budget {self.budget}: at least {LEAST_BUDGET}s")
         return budget

@@ -32,9 +32,9 @@ LEAST_STEPS = 8
 """Steps of a stage, below which nothing is learnt."""
 MOST_EPOCHS = 2
 """Passes over the rows that a stage makes at most."""
-SAMPLE = 64
+SAMPLE_DOCUMENTS = 64
 """Documents that are encoded to measure how long an evaluation takes."""
-REMEDY = "start anew with --overwrite"
+_REMEDY = "start anew with --overwrite"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Plan:
     def read(cls, folder: Path) -> Plan:
         """Read the plan of an unfinished adaptation."""
         path = folder / PLAN_FILE
-        return read_json_form(cls, path, missing=f"no such file: {path}", remedy=REMEDY)
+        return read_json_form(cls, path, missing=f"no such file: {path}", remedy=_REMEDY)
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ def survivors(candidates: int) -> int:
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeBudget:
     """The time that an adaptation has."""
 
     ends: float
     """When the budget is used up, by `time.monotonic`."""
 
     @classmethod
-    def of(cls, budget: float) -> Clock:
+    def of(cls, budget: float) -> TimeBudget:
         """Return a clock that begins now, with a budget in seconds."""
         return cls(time.monotonic() + budget)
 
@@ -122,7 +122,7 @@ class Clock:
         return self.ends - time.monotonic()
 
 
-def require_verdict(costs: Costs, material: Material, clock: Clock) -> None:
+def require_verdict(costs: Costs, material: Material, clock: TimeBudget) -> None:
     """Refuse a budget that is too small to judge anything, before anything is made.
 
     Raises:
@@ -142,7 +142,7 @@ def make_plan(
     candidates: Sequence[Candidate],
     choosing: int,
     costs: Costs,
-    clock: Clock,
+    clock: TimeBudget,
     *,
     has_untrained: bool,
 ) -> Plan:
@@ -196,14 +196,14 @@ def make_plan(
 def _seconds_of_a_document(work: Work, base: str, precision: Precision) -> float:
     """Measure the encoding of some documents, and return the time of one."""
     encoder = work.model(base, precision).load().on_torch()
-    sample = spread(work.material.documents)
+    sample = spread_documents(work.material.documents)
     encoder.encode(sample[:8])  # the first batch takes longer
     began = time.monotonic()
     encoder.encode(sample)
     return (time.monotonic() - began) / len(sample)
 
 
-def spread(documents: Sequence[str]) -> list[str]:
+def spread_documents(documents: Sequence[str]) -> list[str]:
     """Return some documents from all over a corpus, whose first ones may be shorter than most."""
-    places = np.linspace(0, len(documents) - 1, min(SAMPLE, len(documents)))
+    places = np.linspace(0, len(documents) - 1, min(SAMPLE_DOCUMENTS, len(documents)))
     return [documents[int(place)] for place in places]

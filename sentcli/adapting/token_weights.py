@@ -19,7 +19,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 POWERS = (0.25, 0.5, 1.0)
 """The powers of the inverse document frequency that are tried; 0 is the plain mean."""
-TEXTS_AT_A_TIME = 4096
+_TEXTS_AT_A_TIME = 4096
 
 
 def powers_for(start: SentenceEncoder) -> tuple[float, ...]:
@@ -37,8 +37,8 @@ def inverse_document_frequencies(encoder: SentenceEncoder, documents: Sequence[s
         documents: the texts, of which only what the encoder reads is counted.
     """
     counts: Counter[int] = Counter()
-    for first in range(0, len(documents), TEXTS_AT_A_TIME):
-        for ids in encoder.tokenizer(documents[first : first + TEXTS_AT_A_TIME]).ids:
+    for first in range(0, len(documents), _TEXTS_AT_A_TIME):
+        for ids in encoder.tokenizer(documents[first : first + _TEXTS_AT_A_TIME]).ids:
             counts.update(set(ids))
     size = 1 + max(encoder.tokenizer.backend.get_vocab().values())
     frequencies = np.zeros(size)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.adapting.candidates import BATCH_SIZE, MLM_SETTINGS, SETTINGS, Candidate
+from sentcli.adapting.candidates import BATCH_SIZE, CANDIDATE_SETTINGS, MLM_SETTINGS, Candidate
 from sentcli.adapting.mixing import write_between
 from sentcli.adapting.token_weights import inverse_document_frequencies, write_weighted
 from sentcli.adapting.verdict import START
@@ -23,9 +23,9 @@ from sentcli.io.atomic import replacing
 from sentcli.io.forms import read_json, write_json
 from sentcli.io.writers import as_json
 from sentcli.mining.copies import MiningCorpus
-from sentcli.mining.mined import Mined, MiningQueries, mine
+from sentcli.mining.mined import Mined, MiningQueries, mine_negatives
 from sentcli.mining.options import MiningOptions
-from sentcli.model.options import Backend, LoadOptions, Precision
+from sentcli.model.options import BackendName, LoadOptions, Precision
 from sentcli.model.spec import Similarity
 from sentcli.precision import half_precision_supported
 from sentcli.search.words import plain
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 NEGATIVES = 1
 """The hard negatives of a row: each is another document to encode, and the batch has more."""
-LEAST_ROWS = BATCH_SIZE
+_LEAST_ROWS = BATCH_SIZE
 """The rows that are trained on at least, which fill one batch."""
 SAVE_EVERY = 100
 VERDICT_PRECISION: Precision = "fp32"
@@ -115,7 +115,7 @@ class Work:
             vectors.vectors_of(material.queries), documents.vectors_of(material.documents), spec.similarity
         )
         model.release()
-        if len(mined.rows) < LEAST_ROWS:
+        if len(mined.rows) < _LEAST_ROWS:
             raise InputError(
                 f"{len(mined.rows)} of {mined.queries:,} queries have a document that is a hard negative, too few to "
                 "train on: more documents, or queries that a model writes (--write-with), give more"
@@ -133,7 +133,7 @@ class Work:
     def _require_enough(self) -> None:
         """Refuse fewer queries than fill a batch, and fewer documents than mining passes over."""
         queries = len(self.material.queries)
-        if queries < LEAST_ROWS:
+        if queries < _LEAST_ROWS:
             raise InputError(
                 f"{queries} queries of the documents are left for training, too few to train on: more documents, or "
                 "queries that a model writes (--write-with), give more"
@@ -148,14 +148,16 @@ class Work:
         material = self.material
         known = MiningQueries(material.queries, material.positives)
         corpus = MiningCorpus(material.documents)
-        mined = mine(known, queries, corpus, documents, MiningOptions(negatives=NEGATIVES), similarity=similarity)
+        mined = mine_negatives(
+            known, queries, corpus, documents, MiningOptions(negatives=NEGATIVES), similarity=similarity
+        )
         if len(mined.rows) >= LEAST_SHARE * len(material.queries):
             return mined
         console.note(
             f"the model's vectors tell few documents apart ({len(mined.rows):,} of {len(material.queries):,} queries "
             "have a hard negative by them): hard negatives are found by words"
         )
-        return mine(known, queries, corpus, documents, BY_WORDS, similarity=similarity)
+        return mine_negatives(known, queries, corpus, documents, BY_WORDS, similarity=similarity)
 
     def request(self, candidate: Candidate, start: str, base: str, data: Path, stage: str, steps: int) -> TrainRequest:
         """Return the training of a candidate.
@@ -168,10 +170,14 @@ class Work:
             stage: the name of its folder.
             steps: how many.
         """
-        settings: list[tuple[str, Any]] = [*candidate.assignments, *SETTINGS, ("settings.precision", self.precision)]
+        settings: list[tuple[str, Any]] = [
+            *candidate.assignments,
+            *CANDIDATE_SETTINGS,
+            ("settings.precision", self.precision),
+        ]
         settings += [("settings.max_steps", steps), ("settings.eval_every", steps), ("settings.seed", self.seed + 1)]
         teachers: tuple[str, ...] = ()
-        backend: Backend = "auto"
+        backend: BackendName = "auto"
         if candidate.taught and self.teacher is not None:
             teachers = (self.teacher,)
         elif candidate.taught:

@@ -30,13 +30,13 @@ ANALYSES = {
 }
 """The ``module:function`` of each kind of analysis."""
 
-MEASURES = ("alignment", "uniformity")
+_MEASURES = ("alignment", "uniformity")
 __all__ = ["ANALYSES", "alignment", "uniformity"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the two measures on first use (PEP 562); a kind of ``analyze`` that needs neither starts without numpy."""
-    if name in MEASURES:
+    if name in _MEASURES:
         from sentcli.evaluation import pair_geometry
 
         return getattr(pair_geometry, name)

@@ -28,11 +28,11 @@ UNDRAWN = ("step", "best", "fitted")
 """Keys in the lines of evaluations that are no scores."""
 STEP = "optimiser step"
 LINE = ["panel", "series", "x"]
-MOST_POINTS = 300
+_MOST_POINTS = 300
 """A line with more points is drawn with so many, each the mean of adjacent ones."""
 
 
-def mean_lines(values: pd.DataFrame, most: int = MOST_POINTS) -> pd.DataFrame:
+def mean_lines(values: pd.DataFrame, most: int = _MOST_POINTS) -> pd.DataFrame:
     """Return the lines of means over runs, with a band of one standard deviation.
 
     Args:

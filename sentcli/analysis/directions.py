@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sentcli.arrays import Float64Array, FloatArray
-from sentcli.evaluation.pair_geometry import check_rows, unit_rows
+from sentcli.evaluation.pair_geometry import check_matrix, unit_rows
 
 FLOAT64_ROWS = 8192
 """Rows that are converted to float64 at a time."""
@@ -34,7 +34,7 @@ def anisotropy(vectors: FloatArray) -> float:
     Raises:
         ValueError: for fewer than two vectors.
     """
-    check_rows(vectors, 2)
+    check_matrix(vectors, 2)
     rows, dimension = vectors.shape
     total = np.zeros(dimension)
     nonzero = 0
@@ -54,7 +54,7 @@ def covariance(vectors: FloatArray) -> tuple[Float64Array, Float64Array]:
     Raises:
         ValueError: for no vectors.
     """
-    check_rows(vectors, 1)
+    check_matrix(vectors, 1)
     mean = np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
     products = np.zeros((len(mean), len(mean)))
     for block in blocks_of(vectors):

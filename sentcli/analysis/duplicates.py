@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 from sentcli import console
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import named_models, vectors_of
-from sentcli.analysis.options import INPUT, Load, Output, Rerun, TextField
+from sentcli.analysis.options import INPUT, AnalysedTextField, Load, Output, Rerun
 from sentcli.analysis.texts import LEAST_ITEMS, short_text
 from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
@@ -42,7 +42,7 @@ def duplicates(
     output: Output,
     model: Annotated[str | None, Holds.MODEL, Flag("-m")] = None,
     texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", panel=INPUT)] = None,
-    text_field: TextField = "text",
+    text_field: AnalysedTextField = "text",
     id_field: Annotated[str | None, Holds.WORDS, Flag(panel=INPUT)] = None,
     least: Annotated[float, Ge(-1), Le(1)] = 0.9,
     write: Annotated[str | None, Flag(metavar="FILE")] = None,
@@ -180,7 +180,7 @@ def _rows_and_searcher(
     return rows, build(index or "flat", vectors, device=device)
 
 
-def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:
+def equal_text_table(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:
     """Return a row for each text that several rows have: how many, their ids, and the text."""
     import pandas as pd
 
@@ -247,7 +247,7 @@ class Duplicates:
                 "group": first["group"].array,
             }
         )
-        self.equal = equal_texts(self.listed, documents)
+        self.equal = equal_text_table(self.listed, documents)
         self.groups = self.groups.sort_values("group", kind="stable", ignore_index=True)
 
     def results(self) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> SimilarityTas
         by_name = sts_pairs.read_pairs(pairs)
         return sts.SimilarityTask(Path(pairs).stem, list(chain.from_iterable(by_name.values())))
     assert data is not None
-    (task,) = sts.load_tasks(dataset_path(data), ["STSBenchmark"], split)
+    (task,) = sts.load_similarity_tasks(dataset_path(data), ["STSBenchmark"], split)
     return task
 
 
@@ -129,7 +129,7 @@ def sts_tasks(data: Path) -> list[SimilarityTask]:
     from sentcli.data import dataset_path
     from sentcli.evaluation import significance, sts
 
-    return sts.load_tasks(dataset_path(data), resamples=significance.RESAMPLES)
+    return sts.load_similarity_tasks(dataset_path(data), resamples=significance.RESAMPLES)
 
 
 def sts_average(model: EvaluatedModel, tasks: Sequence[SimilarityTask]) -> float | None:

@@ -14,7 +14,7 @@ from sentcli.command.declaration import Group
 from sentcli.model.options import MODEL_HELP, LoadOptions
 
 INPUT = "Input"
-Models = Annotated[list[str] | None, Holds.MODEL, Doc(f"{MODEL_HELP}; several are compared."), Flag("-m")]
+AnalysedModels = Annotated[list[str] | None, Holds.MODEL, Doc(f"{MODEL_HELP}; several are compared."), Flag("-m")]
 Output = Annotated[Path, Doc("A folder for page, figures and tables."), Flag("-o", metavar="DIR")]
 Data = Annotated[
     Path | None,
@@ -31,7 +31,7 @@ Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(
 TextsFile = Annotated[
     str | None, Holds.TEXT_FILE, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)
 ]
-TextField = Annotated[str, Holds.WORDS, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
+AnalysedTextField = Annotated[str, Holds.WORDS, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
 Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Draw so many distinct texts at most."), Flag(panel=INPUT)]
 Seed = Annotated[int, Ge(0), Doc("Seed of the texts that are drawn where there are more than the limit.")]
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel="Output")]

@@ -14,7 +14,7 @@ from sentcli.pages.page import Section
 from sentcli.pages.score_page import choices_table
 from sentcli.remaining import duration
 from sentcli.table import flat
-from sentcli.training.departures import in_words, source_of
+from sentcli.training.departures import departure_source, in_words
 from sentcli.training.observer import collapse, dev_scores, score_text
 from sentcli.training.records import Summary, summarize
 from sentcli.training.sweep_view import dev_sets_of, sweep_table
@@ -103,7 +103,7 @@ def _method(run: TrainingRun) -> str:
         return title
     source = "the settings of its paper"
     if method.get("recipe"):
-        source = source_of(method["recipe"], title)
+        source = departure_source(method["recipe"], title)
     words = in_words(departures, source)
     if not words:
         words = f"with {source}"

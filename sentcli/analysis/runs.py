@@ -25,9 +25,9 @@ from sentcli.training.records import (
     METRICS_FILE,
     RESULTS_FILE,
     Identity,
-    facts_of,
     parsed,
     read_results,
+    record_facts,
 )
 
 SEEDS = ("seed", "subset_seed")
@@ -98,7 +98,7 @@ class RunConfig(BaseModel):
     data: list[dict[str, Plain]] = []
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def _read_config(folder: Path) -> dict[str, Any]:
     """Return the configuration of a finished run; empty if the run has not finished.
 
     Raises:
@@ -134,12 +134,12 @@ class TrainingRun:
         """The configuration; empty if the run has not finished, or its folder is gone."""
         if self.folder is None:
             return {}
-        return read_config(self.folder)
+        return _read_config(self.folder)
 
     @property
     def facts(self) -> dict[str, Any]:
         """What decides the training besides its seed."""
-        return facts_of(self.record)
+        return record_facts(self.record)
 
     @property
     def point(self) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def _check_record(record: Mapping[str, Any], file: Path) -> None:
 
 def _record_of(folder: Path) -> dict[str, Any]:
     """Return what a line of ``results.jsonl`` would say of the run of a folder, without a point of a sweep."""
-    config = read_config(folder)
+    config = _read_config(folder)
     identity = read_json(folder / IDENTITY_FILE, default=config)
     checked(Identity, identity, folder / IDENTITY_FILE)
     method = identity.get("method") or {}

@@ -13,7 +13,7 @@ from sentcli.io.sources import title_of
 
 if TYPE_CHECKING:
     from sentcli.io.readers import Row
-    from sentcli.io.sampling import Sample
+    from sentcli.io.sampling import TextSample
 
 LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
@@ -41,7 +41,7 @@ class TextRows:
     """The first row of each text, in the order of the file."""
     total: int
     """The number of rows with a text."""
-    sample: Sample
+    sample: TextSample
 
     @property
     def texts(self) -> list[str]:
@@ -74,7 +74,7 @@ def every_row(file: str, text_field: str, id_field: str | None) -> Iterator[tupl
             yield row_id, row
 
 
-def read_rows(
+def read_distinct_texts(
     file: str, text_field: str = "text", limit: int | None = None, *, seed: int = 0, id_field: str | None = None
 ) -> TextRows:
     """Read the distinct texts of a file that are not blank, in the order of the file.
@@ -104,7 +104,7 @@ def read_rows(
     return TextRows(distinct.texts, total, distinct.sample)
 
 
-def check_sample(sample: Sample, source: str, total: int) -> None:
+def check_sample(sample: TextSample, source: str, total: int) -> None:
     """Check that there are enough distinct texts, and say if not all of them are taken.
 
     Args:

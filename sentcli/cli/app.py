@@ -19,7 +19,7 @@ from sentcli.printable import remember_secrets_in, safe, without_secrets
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The class of all errors in the arguments."""
-PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[1]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -75,7 +75,7 @@ def _help(place: str | type[Verbs]) -> str:
     if not isinstance(place, str):
         return inspect.cleandoc(place.__doc__ or "")
     module, _, function = place.partition(":")
-    file = Path(PACKAGE, *module.split(".")).with_suffix(".py")
+    file = Path(_PACKAGE, *module.split(".")).with_suffix(".py")
     body = ast.parse(file.read_text("utf-8")).body
     return next(ast.get_docstring(n) or "" for n in body if isinstance(n, ast.FunctionDef) and n.name == function)
 
@@ -102,7 +102,7 @@ def _application(**options: Any) -> typer.Typer:
     return typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings=CONTEXT, **options)
 
 
-class Data(Verbs):
+class DataVerbs(Verbs):
     """List, fetch and check evaluation and training data, make test sets, and mine hard negatives.
 
     \b
@@ -163,7 +163,7 @@ class Sentcli(Verbs):
         "report": "verbs.report:report",
         "doctor": "verbs.doctor:doctor",
         "analyze": Analyze,
-        "data": Data,
+        "data": DataVerbs,
     }
 
 

@@ -28,7 +28,7 @@ from sentcli.errors import InputError, MissingExtraError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.printable import without_secrets
 
-ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
 """How long the address of a cluster may take to accept a connection, and then to answer."""
 JOIN_SECONDS = 60
 """How long a process may take to join a cluster."""
@@ -218,8 +218,8 @@ def check_address(address: str) -> None:
     if not port:
         return
     try:
-        with socket.create_connection((host, int(port)), ANSWER_SECONDS) as connection:
-            connection.settimeout(ANSWER_SECONDS)
+        with socket.create_connection((host, int(port)), _ANSWER_SECONDS) as connection:
+            connection.settimeout(_ANSWER_SECONDS)
             connection.sendall(PREFACE)
             answer = connection.recv(9)
     except (OSError, OverflowError) as error:

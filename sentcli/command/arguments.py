@@ -232,7 +232,7 @@ def _has_value(argument: Argument, value: Any) -> bool:
     return value is not None and value is not False and value != [] and value != argument.default
 
 
-def checked(argument: Argument, value: Any) -> Any:
+def converted(argument: Argument, value: Any) -> Any:
     """Convert a value from Python to the type of an argument: a list may be one value, a path may be text.
 
     Frames, tables, data sets, lists of dicts and lists of texts become files where files are read.

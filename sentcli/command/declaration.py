@@ -30,8 +30,8 @@ from sentcli.command.arguments import (
     alternatives,
     bound_arguments,
     check_rules,
-    checked,
     command_line,
+    converted,
     docstring,
     in_utf8,
     with_keywords,
@@ -256,7 +256,7 @@ def verb(
             values = bound_arguments(call, args, keywords)
             try:
                 for argument in declared.arguments:
-                    values[argument.name] = checked(argument, values[argument.name])
+                    values[argument.name] = converted(argument, values[argument.name])
                 run = declared.run
                 if in_memory is not None:
                     run = functools.partial(in_memory, declared.run)

@@ -33,13 +33,13 @@ def encoded_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str,
 
 def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.DataFrame:
     """Return the rows of a frame of pandas under its own index, without those of its rows that were left out."""
-    from sentcli.io.in_memory import index_of
+    from sentcli.io.in_memory import frame_index
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sources import open_source
 
     if len(inputs) != 1:
         return frame
-    index = index_of(inputs[0])
+    index = frame_index(inputs[0])
     if index is None:
         return frame
     if len(frame) != len(index):

@@ -239,7 +239,7 @@ class Result:
     def __repr__(self) -> str:
         """Return what `show` prints, as far as it fits on a screen, with an overview of results without a table."""
         width, most = SCREEN
-        target = console.recording(width)
+        target = console.recording_console(width)
         self._print(target, [*self._overview(), *self.tables])
         text: str = target.file.getvalue()  # type: ignore[attr-defined]
         lines = text.splitlines() or [self._title]

@@ -21,12 +21,12 @@ from sentcli.data.registry import (
     File,
     Pin,
     all_checked,
-    instructions,
+    download_instructions,
     missing,
     redirected,
-    size_of,
+    total_size,
 )
-from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
+from sentcli.data.unpack import ArchiveError, choose_files, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import object_stores
 from sentcli.io.atomic import NoRoomError, replacing, require_room
@@ -55,7 +55,7 @@ class FetchResult:
         return {**vars(self), "folder": str(self.folder), "state": state}
 
 
-def get(
+def fetch_data_set(
     dataset: DataSet,
     folder: Path,
     meter: Transfer,
@@ -96,7 +96,7 @@ def get(
             job.take(local_file)
         elif offline:
             forbidden = "--offline or one of SENTCLI_OFFLINE and HF_HUB_OFFLINE forbids the network"
-            raise InputError(f"{forbidden}, and {instructions(dataset, folder, files)}")
+            raise InputError(f"{forbidden}, and {download_instructions(dataset, folder, files)}")
         else:
             if source:
                 dataset = redirected(dataset, source)
@@ -185,7 +185,7 @@ class _Fetch:
             name = self.files[0].path
             pin = self._file_pin(self.files[0])
         else:
-            raise InputError(instructions(self.dataset, self.folder, self.files))
+            raise InputError(download_instructions(self.dataset, self.folder, self.files))
         if wrong := pin.mismatch(local_file):
             raise InputError(f"{local_file} is not the known {self.dataset.name}: {wrong}")
         self.work.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ class _Fetch:
         if not packed.exists() or pin.mismatch(packed):  # otherwise a run that was killed has downloaded it
             if pin.size is not None:
                 self.meter.total(pin.size)
-            source = download(archive.sources, packed, pin, self.meter, self.notice)
+            source = download_checked(archive.sources, packed, pin, self.meter, self.notice)
         entry = Fetched.now(source, packed)
         try:
             self._unpack(archive, packed, source)
@@ -225,7 +225,7 @@ class _Fetch:
         into.mkdir(parents=True)
         paths = [file.path for file in self.files]
         try:
-            unpacked = unpack(packed, into, partial(choose, archive=archive, paths=paths))
+            unpacked = unpack(packed, into, partial(choose_files, archive=archive, paths=paths))
             for file in self.files:
                 if wrong := file.pin.mismatch(into / file.path):
                     raise ArchiveError(f"{file.path} of {packed.name}: {wrong}")
@@ -234,7 +234,7 @@ class _Fetch:
             shutil.rmtree(into, ignore_errors=True)
 
     def _fetch_files(self, files: Sequence[File]) -> None:
-        size = size_of(files)
+        size = total_size(files)
         if size is not None:
             self.meter.total(size)
         for file in files:
@@ -242,10 +242,10 @@ class _Fetch:
             target = self.work / file.path
             pin = self._file_pin(file)
             if file.unpack != "gz":
-                source = download(file.sources, target, pin, self.meter, self.notice)
+                source = download_checked(file.sources, target, pin, self.meter, self.notice)
             else:
                 packed = target.with_name(f"{target.name}.gz")
-                source = download(file.sources, packed, Pin(), self.meter, self.notice)
+                source = download_checked(file.sources, packed, Pin(), self.meter, self.notice)
                 target.unlink(missing_ok=True)
                 gunzip(packed, target)
                 if wrong := pin.mismatch(target):
@@ -294,7 +294,7 @@ class _Fetch:
         return first.pin
 
 
-def download(
+def download_checked(
     sources: Sequence[str],
     target: Path,
     pin: Pin,

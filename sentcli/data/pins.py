@@ -85,7 +85,7 @@ class FileCheck:
         return {**vars(self), "path": str(self.path)}
 
 
-def verify(
+def verify_files(
     dataset: DataSet, folder: Path, *, whole: bool, finished: Callable[[int], None] = lambda count: None
 ) -> list[FileCheck]:
     """Compare the files of a data set with the checksums of the registry, or else of their first download.

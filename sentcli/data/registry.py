@@ -98,7 +98,7 @@ class DataSet:
         """The number of bytes to download, if it is known."""
         if self.archive_first:
             return self.archives[0].pin.size
-        return size_of(self.files)
+        return total_size(self.files)
 
     @property
     def archive_first(self) -> bool:
@@ -110,7 +110,7 @@ class DataSet:
         return not all_checked(self.files) or not all(file.sources for file in self.files)
 
 
-def size_of(files: Sequence[File]) -> int | None:
+def total_size(files: Sequence[File]) -> int | None:
     """Return the number of bytes of files together, or None if that of one is not known."""
     total = 0
     for file in files:
@@ -153,7 +153,7 @@ def _part(whole: DataSet, name: str, table: dict[str, Any]) -> DataSet:
     )
 
 
-def find(name: str) -> DataSet:
+def find_data_set(name: str) -> DataSet:
     """Return a data set by its name.
 
     Raises:
@@ -262,11 +262,11 @@ def locate(name: str, folder: Path | None = None) -> Path:
         InputError: if there is no such set or folder, or files are missing; the message says how to get them.
     """
     first, _, sub = name.partition("/")
-    dataset = find(first)
+    dataset = find_data_set(first)
     folder = data_folder(folder)
     absent = missing(dataset, folder)
     if absent:
-        raise InputError(instructions(dataset, folder, absent))
+        raise InputError(download_instructions(dataset, folder, absent))
     whole = folder / dataset.folder
     if not (whole / sub).is_dir():
         folders = sorted(path.name for path in whole.iterdir() if path.is_dir())
@@ -299,7 +299,7 @@ def located_name(name: str) -> str:
     return str(dataset_path(Path(name)))
 
 
-def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
+def download_instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     """Return a message that names the missing files of a set, their sources, and the places to copy them to."""
     place = folder / dataset.folder
     named = [file.path for file in absent[:NAMED_FILES]]

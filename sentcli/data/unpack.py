@@ -40,7 +40,7 @@ class ArchiveError(SentcliError):
     """An archive is damaged, lacks files, or holds something that an archive of data should not."""
 
 
-Kind: TypeAlias = Literal["file", "folder", "other"]
+_MemberKind: TypeAlias = Literal["file", "folder", "other"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Member:
     """One member of an archive."""
 
     name: str
-    kind: Kind
+    kind: _MemberKind
     size: int
     open: Callable[[], IO[bytes] | None]
 
@@ -87,7 +87,7 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
     return list(places.values())
 
 
-def choose(names: list[str], archive: Archive, paths: list[str]) -> dict[str, str]:
+def choose_files(names: list[str], archive: Archive, paths: list[str]) -> dict[str, str]:
     """Return the path of each file to take out, by its name in the archive.
 
     Raises:
@@ -174,14 +174,14 @@ def _opened(archive: Path) -> Iterator[dict[str, Member]]:
 def _of_zip(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
     if info.flag_bits & 1:
         raise ArchiveError(f"{Path(str(opened.filename)).name} is encrypted")
-    kind: Kind = "folder" if info.is_dir() else "file"
+    kind: _MemberKind = "folder" if info.is_dir() else "file"
     if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         kind = "other"
     return Member(info.orig_filename, kind, info.file_size, partial(opened.open, info))
 
 
 def _of_tar(opened: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
-    kind: Kind = "other"
+    kind: _MemberKind = "other"
     if info.isdir() and not info.issparse():
         kind = "folder"
     elif info.isreg() and not info.issparse():

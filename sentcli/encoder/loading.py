@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import shutil
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_
 from sentcli.io.weights import has_weights
 from sentcli.machine import VISIBLE, hides_gpus, sums_saturate
 from sentcli.model import exported, identity
-from sentcli.model.encoding import LoadedModel
+from sentcli.model.encoding import LoadedModel, Notice
 from sentcli.model.exported import WrongRuntimeError
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import UNKNOWN_LEFT_OUT, EncoderSpec
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 QUICK_ARCHITECTURES = ("bert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
 """Architectures whose graph is written in seconds, so that ``auto`` makes their exports by itself."""
-
-Notice = Callable[[str], None]
 
 
 def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> EncoderSpec:
@@ -86,7 +83,7 @@ def finished_encoder(name: str) -> EncoderSpec | None:
     return spec.with_pooling(entry.pooling)
 
 
-def load(
+def load_model(
     name: str,
     spec: EncoderSpec,
     options: LoadOptions,
@@ -116,7 +113,7 @@ def load(
         from sentcli.model import static_backend
 
         if static_backend.can_run(spec, options):
-            return static_backend.load(name, spec, options)
+            return static_backend.load_static(name, spec, options)
     if options.backend == "auto":
         only_exported = has_graphs(spec.folder) and not has_weights(spec.folder)
         required = only_exported or options.precision == "int8"
@@ -129,7 +126,7 @@ def load(
                 notice(f"running on torch: {error}")
     from sentcli.model import torch_backend
 
-    return torch_backend.load(name, spec, options, notice, untrained=untrained)
+    return torch_backend.load_torch(name, spec, options, notice, untrained=untrained)
 
 
 def _prefers_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
@@ -269,7 +266,7 @@ class ExportError(SentcliError):
 
 def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
     """Return the folder of the cache for the export of an encoder in a precision, whether it exists or not."""
-    facts = f"{CACHE_FORMAT} {exported.FORMAT} {precision} {runtime} {identity.encoder_digest(spec)}"
+    facts = f"{CACHE_FORMAT} {exported.EXPORT_FORMAT} {precision} {runtime} {identity.encoder_digest(spec)}"
     digest = hashlib.sha256(facts.encode())
     if precision == "int8":
         digest.update(f"reduce_range {sums_saturate(runtime)}".encode())
@@ -350,7 +347,7 @@ def _source(name: str, spec: EncoderSpec) -> LoadedModel:
     """Load the model that an export is made from."""
     from sentcli.model import torch_backend
 
-    return torch_backend.load(name, spec, LoadOptions(backend="torch", precision="fp32", device="cpu"))
+    return torch_backend.load_torch(name, spec, LoadOptions(backend="torch", precision="fp32", device="cpu"))
 
 
 def prune(keep: Path) -> None:

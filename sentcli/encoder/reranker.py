@@ -54,7 +54,7 @@ class Reranker:
         chosen: Any = {"backend": backend, "precision": precision, "device": device}  # LoadOptions checks them
         options = LoadOptions(max_length=max_length, **chosen, allow_cpu_fallback=allow_cpu_fallback)
         spec = read_reranker(str(model))
-        return cls(SentenceEncoder(loading.load(str(model), spec, options, notice or (lambda message: None))))
+        return cls(SentenceEncoder(loading.load_model(str(model), spec, options, notice or (lambda message: None))))
 
     def scores(
         self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None = None, progress: Progress | None = None

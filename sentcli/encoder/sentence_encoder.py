@@ -18,7 +18,7 @@ from sentcli.model import encoding
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress
 from sentcli.model.identity import EncoderIdentity, ModelSource
 from sentcli.model.modules import NormalizeSpec, PoolingSpec
-from sentcli.model.options import MIN_LENGTH, Backend, LoadOptions
+from sentcli.model.options import MIN_LENGTH, BackendName, LoadOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, fit, has_stored_positions, position_limit
 
@@ -117,11 +117,11 @@ class SentenceEncoder:
         if edit is not None:
             spec = edit(spec)
         say = notice or (lambda message: None)
-        return cls(loading.load(name, spec, options, say, make_export=make_export, untrained=untrained))
+        return cls(loading.load_model(name, spec, options, say, make_export=make_export, untrained=untrained))
 
     def same_choices(self, options: LoadOptions) -> LoadOptions:
         """Return the options that this model was loaded with, so that another process takes the same backend."""
-        if self.backend.name not in get_args(Backend):
+        if self.backend.name not in get_args(BackendName):
             return options  # NumPy, which a table of static embeddings runs on wherever torch is not asked for
         chosen: Any = {"backend": self.backend.name, "precision": self.backend.precision}
         return replace(options, **chosen)
@@ -167,7 +167,7 @@ class SentenceEncoder:
             options = LoadOptions(
                 max_length=spec.max_length, backend="torch", precision="fp32", device=self.backend.device
             )
-            self._on_torch = SentenceEncoder(loading.load(self.model, spec, options))
+            self._on_torch = SentenceEncoder(loading.load_model(self.model, spec, options))
         return self._on_torch
 
     @property

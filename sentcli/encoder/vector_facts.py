@@ -23,7 +23,7 @@ PROVENANCE = ("revision", "weights")
 """The facts that name the files of a model; whether its vectors are others is told by the fingerprint."""
 NOT_COMPARED = ("model", "output_dtype", "canaries", "similarity", *PROVENANCE)
 """The facts in which vectors may differ that are put beside each other."""
-WHOLE = "no --passages"
+_WHOLE = "no --passages"
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,6 @@ class VectorFacts:
         if self.passages is not None:
             may_stand_here = self.passages.takes(other.passages)
         if not may_stand_here:
-            there, here = self.passages or WHOLE, other.passages or WHOLE
+            there, here = self.passages or _WHOLE, other.passages or _WHOLE
             differences.append(f"{there} there, {here} here")
         return differences

@@ -18,7 +18,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.differences import LEVEL, Difference
 from sentcli.evaluation.evaluated import OwnTask
-from sentcli.evaluation.score_json import pack, unpack
+from sentcli.evaluation.score_json import pack_values, unpack_values
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.io.digests import json_digest
 from sentcli.io.forms import Number, read_json_form, write_json
@@ -27,10 +27,10 @@ from sentcli.table import Table
 
 WORST = 10
 """The queries that are shown, of those that lost."""
-SHOWN_HITS = 5
+_SHOWN_HITS = 5
 ROUNDED = 1e-4
 """How far a score may lie from the mean of its items, since it is rounded."""
-REMEDY = "write it again with --save-baseline"
+_REMEDY = "write it again with --save-baseline"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TaskBaseline:
     metric: str
     value: Number
     draws: str
-    """The metric on random samples of the items, as `score_json.pack` writes them."""
+    """The metric on random samples of the items, as `score_json.pack_values` writes them."""
     data: str
     """A digest of texts, judgements and protocol."""
     protocol: dict[str, Any]
@@ -69,7 +69,7 @@ class TaskBaseline:
         return cls(
             metric=metric,
             value=score.value,
-            draws=pack(replicates),
+            draws=pack_values(replicates),
             data=data,
             protocol=protocol or {},
             items=list(score.items),
@@ -88,15 +88,15 @@ class TaskBaseline:
             InputError: otherwise.
         """
         try:
-            unpack(self.draws)
+            unpack_values(self.draws)
         except ValueError as error:
-            raise InputError(f"{problem} (draws of {task}: {error}); {REMEDY}") from error
+            raise InputError(f"{problem} (draws of {task}: {error}); {_REMEDY}") from error
         if not self.items:
             return
         values = np.array(self.values, np.float64)
         is_whole = len(values) == len(self.items) and ((values >= 0) & (values <= 1)).all()
         if not is_whole or abs(float(values.mean()) - (self.value or 0.0)) > ROUNDED:
-            raise InputError(f"{problem} (values of {task}); {REMEDY}")
+            raise InputError(f"{problem} (values of {task}); {_REMEDY}")
 
 
 @dataclass(frozen=True)
@@ -186,12 +186,12 @@ class BaselineComparison:
                 "query": queries.get(worst.item, worst.item),
                 "before": worst.before,
                 "now": worst.after,
-                "hits before": ", ".join(worst.hits_before[:SHOWN_HITS]),
-                "hits now": ", ".join(worst.hits_after[:SHOWN_HITS]),
+                "hits before": ", ".join(worst.hits_before[:_SHOWN_HITS]),
+                "hits now": ", ".join(worst.hits_after[:_SHOWN_HITS]),
             }
             rows.append(row)
         formats = {"before": ".4f", "now": ".4f"}
-        notes = [f"Hits: the first {SHOWN_HITS} documents."]
+        notes = [f"Hits: the first {_SHOWN_HITS} documents."]
         return Table.of_rows(title, rows, formats=formats, notes=notes, wide=("query", "hits before", "hits now"))
 
 
@@ -230,7 +230,7 @@ class Baseline:
         Raises:
             InputError: if it is missing or damaged.
         """
-        return read_json_form(cls, path, missing=f"no such file: {path}", remedy=REMEDY)
+        return read_json_form(cls, path, missing=f"no such file: {path}", remedy=_REMEDY)
 
     def check(self, tasks: Sequence[OwnTask], path: Path) -> None:
         """Refuse data that the baseline was not measured on.
@@ -250,7 +250,7 @@ class Baseline:
                 if old != new and json_digest(old) != json_digest(new):
                     raise InputError(f"{path}: {task.name} was measured with {key} {old}, and has {key} {new} now")
             if json_digest(task.identity) != before.data:
-                raise InputError(f"{path}: {task.name} has other texts or judgements now; {REMEDY}")
+                raise InputError(f"{path}: {task.name} has other texts or judgements now; {_REMEDY}")
 
     def compare(self, score: TaskScore, allow: float, path: Path) -> BaselineComparison:
         """Compare the score of another model on the same data.
@@ -267,11 +267,11 @@ class Baseline:
         metric = score.main_metric
         replicates = score.replicates_of(metric)
         assert replicates is not None
-        replicates = unpack(pack(replicates))  # rounded like those of the baseline
-        replicates_before = unpack(before.draws)
+        replicates = unpack_values(pack_values(replicates))  # rounded like those of the baseline
+        replicates_before = unpack_values(before.draws)
         same_items = list(score.items) == before.items and len(replicates) == len(replicates_before)
         if metric != before.metric or not same_items:
-            raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
+            raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {_REMEDY}")
         size = score.size or len(before.items)
         if score.items:
             difference = significance.compare_means(score.item_values[metric], np.array(before.values))

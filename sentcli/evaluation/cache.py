@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.evaluation.score_json import record_of, score_of
+from sentcli.evaluation.score_json import score_of, score_record
 from sentcli.evaluation.scores import TaskScore
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder, json_digest
@@ -51,7 +51,7 @@ class ScoreCache:
     def keep(self, identity: Sequence[Any], score: TaskScore, encoder: dict[str, Any]) -> None:
         """Keep the score of a task for `kept`, unless the model has none."""
         if not score.reason:
-            self.write({"encoder": encoder, "score": record_of(score)}, *identity)
+            self.write({"encoder": encoder, "score": score_record(score)}, *identity)
 
     def _path(self, identity: Sequence[Any]) -> Path:
         return cache_folder("scores") / self.key[:32] / f"{json_digest(identity)[:32]}.json"

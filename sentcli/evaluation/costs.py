@@ -14,7 +14,7 @@ from sentcli.model.identity import stored_weights
 from sentcli.model.spec import EncoderSpec
 
 
-def sample(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:
+def sample_texts(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:
     """Return as many distinct texts of each data set, at even distances, so that every model is measured on the same.
 
     Args:
@@ -30,7 +30,7 @@ def sample(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:
     return list(sample)
 
 
-def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
+def measure_costs(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
     """Load a model anew, encode a text and then all texts, and return the costs as the JSON has them.
 
     The model has been loaded once before, so that the import of libraries and the making of an export, which only the

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sentcli.stores.inputs import Inputs
 
 Prompt = tuple[str | None, str | None]
-SAMPLE = 500
+_SAMPLE_ROWS = 500
 """Rows that are encoded to measure."""
 LEAST_SECONDS = 3.0
 """The sample is encoded again until so many seconds have passed; the fastest pass counts, as in `evaluate`."""
@@ -73,7 +73,7 @@ class CorpusSample:
 
 
 def read_sample(files: Inputs, shard_rows: int) -> CorpusSample:
-    """Read all rows once, draw at most `SAMPLE` texts, and write some blocks of rows to a temporary file."""
+    """Read all rows once, draw at most `_SAMPLE_ROWS` texts, and write some blocks of rows to a temporary file."""
     from sentcli.io.sampling import reservoir_sample
     from sentcli.io.writers import OutputPlan, parquet_writer
 
@@ -104,7 +104,7 @@ def read_sample(files: Inputs, shard_rows: int) -> CorpusSample:
             parquet_writer(file, plan, with_vectors=False) as weigh,
             console.counting("reading", survey.rows) as progress,
         ):
-            texts, distinct = reservoir_sample(encoded(progress, weigh), SAMPLE)
+            texts, distinct = reservoir_sample(encoded(progress, weigh), _SAMPLE_ROWS)
         rows_bytes = file.stat().st_size * survey.rows / max(weighed, 1)
         return CorpusSample(texts, distinct, round(rows_bytes))
 

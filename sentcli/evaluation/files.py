@@ -14,7 +14,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
 from sentcli.io.formats import records
 from sentcli.io.labelled import LabelledTable, read_table
-from sentcli.io.labelled_kinds import KINDS, Kind, kinds_of
+from sentcli.io.labelled_kinds import DATA_KINDS, Kind, kinds_of
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import BOM, Source, open_source
 from sentcli.io.table_layout import infer_layout
@@ -124,13 +124,13 @@ def read_stsb_layout(source: Source) -> LabelledTable:
         second.append(detokenised(columns[6]))
         scores.append(number(columns[4], source.name, line))
         lines.append(line)
-    return LabelledTable(source.name, "scored", KINDS["scored"].columns, (first, second), scores, lines)
+    return LabelledTable(source.name, "scored", DATA_KINDS["scored"].columns, (first, second), scores, lines)
 
 
 def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
     """Read a table of pairs, with or without scores or labels.
 
-    A file in STS-B's layout is read like `sts_pairs.read_stsb` reads it. Any other file is a table with the columns
+    A file in STS-B's layout is read like `sts_pairs._read_stsb` reads it. Any other file is a table with the columns
     ``sentence1``, ``sentence2`` and perhaps ``score`` or ``label``, or ``anchor`` and ``positive``.
 
     Args:
@@ -149,7 +149,7 @@ def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
         for kind in PAIR_KINDS:
             if kind in kinds:
                 return read_table(source, kind=kind)
-        return read_table(source, kind="pairs", fields=",".join(KINDS["scored"].columns[:2]))
+        return read_table(source, kind="pairs", fields=",".join(DATA_KINDS["scored"].columns[:2]))
     count = len(columns.split(","))
     if count == 2:
         return read_table(source, kind="pairs", fields=columns)

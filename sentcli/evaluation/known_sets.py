@@ -60,7 +60,7 @@ def canonical(name: str) -> str:
     return _names().get(name.lower(), name)
 
 
-def facts_of(name: str) -> SetFacts:
+def set_facts(name: str) -> SetFacts:
     """Return the facts of a set; an unknown one has the defaults."""
     return known_sets().get(canonical(name)) or SetFacts(name, title=name)
 

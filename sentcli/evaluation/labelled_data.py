@@ -35,7 +35,7 @@ from sentcli.io.labelled_records import pair_files
 from sentcli.io.places import is_remote
 from sentcli.io.sources import Source, input_files, is_in_memory, open_source
 
-LEAST_ROWS = 10
+_LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
 LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
@@ -180,9 +180,9 @@ def _read(
 
 
 def _require_enough(file: str, count: int, items: str) -> None:
-    """Raise a DataError for fewer than `LEAST_ROWS` items."""
-    if count < LEAST_ROWS:
-        raise DataError(file, f"{count} {items}; at least {LEAST_ROWS} are needed to tell models apart")
+    """Raise a DataError for fewer than `_LEAST_ROWS` items."""
+    if count < _LEAST_ROWS:
+        raise DataError(file, f"{count} {items}; at least {_LEAST_ROWS} are needed to tell models apart")
 
 
 def _task(

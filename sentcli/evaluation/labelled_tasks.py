@@ -32,7 +32,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.sts import ROUNDING, pair_similarities, similarities
+from sentcli.evaluation.sts import SIMILARITY_ROUNDING, pair_similarities, similarities
 from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import ModelSpec, Similarity
@@ -243,7 +243,7 @@ class TripletsTask(TableTask):
             similarities(anchor_vectors, documents.vectors_of(column), self.similarity) for column in others
         ]
         margin = to_positive - np.max(to_negatives, axis=0)
-        correct = margin > ROUNDING
+        correct = margin > SIMILARITY_ROUNDING
         details = {"negatives": len(to_negatives), **role_counts(queries, documents)}
         metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
         return self.accuracy_score(correct, metrics, details)
@@ -322,7 +322,7 @@ class LabelsTask(TableTask):
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""
         with console.counting(f"{self.name}: classifiers", transfer.classifiers(TRAINER, self._examples)) as finished:
-            trained = transfer.score(TRAINER, self._examples, vectors, finished)
+            trained = transfer.score_transfer(TRAINER, self._examples, vectors, finished)
         assert trained.correct is not None
         details = {
             "classes": len(self._classes),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.arrays import Float32Array, Int64Array
-from sentcli.evaluation.probe import TOOLKIT_SEED, Fold, Grid, Step, TrainedClassifiers, with_ones
+from sentcli.evaluation.probe import TOOLKIT_SEED, AdvanceClassifiers, Fold, Grid, TrainedClassifiers, with_ones
 
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
 TEST_PENALTIES = tuple(2.0**power for power in range(-1, 6))
@@ -55,7 +55,7 @@ class LbfgsTrainer:
             "seed": TOOLKIT_SEED,
         }
 
-    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
+    def train(self, grid: Grid, finished: AdvanceClassifiers) -> TrainedClassifiers:
         """Train as many at a time as fit into memory."""
         weights = grid.empty_weights()
         scores_of_a_fold = len(grid.x) * grid.classes * grid.runs
@@ -72,7 +72,7 @@ class LbfgsTrainer:
         return TrainedClassifiers(weights, accuracy)
 
 
-def _minimised(grid: Grid, max_iter: int, finished: Step) -> Float32Array:
+def _minimised(grid: Grid, max_iter: int, finished: AdvanceClassifiers) -> Float32Array:
     """Return the weights of the minima ``[folds, penalties, dim + 1, classes]``."""
     import torch
 

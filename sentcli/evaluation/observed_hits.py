@@ -18,7 +18,7 @@ from sentcli.search.neighbours import require_finite
 LEAST_OF_EITHER = 50
 """With fewer right or fewer wrong hits, no threshold and no probability is learned."""
 FOLDS = 5
-FOLD_SEED = 1
+_FOLD_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def quantile_of(groups: int) -> float:
 def folds(groups: Int64Array) -> Int64Array:
     """Return the fold of each hit ``[n]``: a group is in one fold, and folds are as equal in size as groups allow."""
     _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    shuffled = np.random.default_rng(FOLD_SEED).permutation(len(sizes))
+    shuffled = np.random.default_rng(_FOLD_SEED).permutation(len(sizes))
     largest_first = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
     fold_of_group = np.empty(len(sizes), np.int64)
     lightest = [(0, fold) for fold in range(FOLDS)]

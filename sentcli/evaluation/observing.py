@@ -27,7 +27,7 @@ from sentcli.search.vector_directory import VectorDirectory
 from sentcli.stores.passages import facts_of
 from sentcli.zoo import local_path
 
-DEPTH = 10
+_HITS = 10
 """The first documents of each query that are its hits."""
 WHY_NONE = {
     "similarity": "its scores do not say of a pair whether it is right: a table with labels 0 and 1 does",
@@ -54,7 +54,7 @@ def tasks_with_hits(tasks: Sequence[OwnTask]) -> list[OwnHits]:
         elif isinstance(task, RetrievalTask):
             data = task.data
             relevant = sum(len(relevant_documents(judgements)) for judgements in data.qrels.values())
-            shown = DEPTH * len(data.queries)
+            shown = _HITS * len(data.queries)
             require_either(task.name, min(relevant, shown), shown)
         else:
             raise InputError(f"--threshold: {task.name} cannot carry one: {WHY_NONE[task.kind.name]}")
@@ -63,11 +63,11 @@ def tasks_with_hits(tasks: Sequence[OwnTask]) -> list[OwnHits]:
 
 
 def observe(model: EvaluatedModel, task: OwnHits) -> Observed:
-    """Return the hits of a model: pairs, or the first `DEPTH` documents of each query.
+    """Return the hits of a model: pairs, or the first `_HITS` documents of each query.
 
     A document that nobody has judged counts as wrong, so that the precision of a set is a lower bound.
     """
-    source = source_of(model, task)
+    source = _source_of(model, task)
     adapted: Any = for_model(task, model.spec)
     if isinstance(adapted, BinaryTask):
         vectors = model.encode_shown(f"{task.name}: encoding", adapted.texts)
@@ -77,14 +77,14 @@ def observe(model: EvaluatedModel, task: OwnHits) -> Observed:
     groups = []
     for number, (query, documents) in enumerate(adapted.predicted(model).items()):
         relevant = relevant_documents(adapted.data.qrels[query])
-        for document in list(documents)[:DEPTH]:
+        for document in list(documents)[:_HITS]:
             values.append(documents[document])
             right.append(document in relevant)
             groups.append(number)
     return Observed(source, np.array(values, np.float64), np.array(right, np.bool_), np.array(groups, np.int64))
 
 
-def source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
+def _source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
     """Return what is known of the hits of a model before there are any."""
     adapted: Any = for_model(task, model.spec)
     if isinstance(adapted, BinaryTask):
@@ -101,7 +101,7 @@ def source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
         similarity=search.options.similarity_of(model.spec),
         query_prompt=query_prompt,
         document_prompt=document_prompt,
-        depth=DEPTH,
+        depth=_HITS,
         passages=facts_of(None if passages is None else passages.cut),
     )
 
@@ -151,7 +151,7 @@ def _lack_of_corpus(facts: VectorFacts, model: EvaluatedModel, task: OwnHits) ->
         return "it does not say which model made its vectors"
     if not _encoder_of(model, task).identity.is_named(facts.model_fingerprint):
         return f"its vectors are of another model ({facts.model}) than {model.name}"
-    source = source_of(model, task)
+    source = _source_of(model, task)
     if (facts.prompt or "") != source.document_prompt:
         return (
             f"it was encoded with the prompt {facts.prompt!r}, and texts of {task.name} have {source.document_prompt!r}"

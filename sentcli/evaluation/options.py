@@ -86,7 +86,7 @@ class ScoringOptions:
 
         if self.against is None:
             return None
-        system = published.find(self.against)
+        system = published.find_published(self.against)
         published.require(system, kind, tasks)
         return system
 

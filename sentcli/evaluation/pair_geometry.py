@@ -133,7 +133,7 @@ def all_pairs(vectors: FloatArray, k: int = 10) -> AllPairs:
     """
     import torch
 
-    check_rows(vectors, 2)
+    check_matrix(vectors, 2)
     k = min(k, len(vectors) - 1)
     # products of vectors of length 2 are 4 cos, as the formula wants
     twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))
@@ -231,7 +231,7 @@ class _Nearest:
         self.positions[changed] = all_positions.gather(1, best.indices)
 
 
-def check_rows(vectors: FloatArray, least: int) -> None:
+def check_matrix(vectors: FloatArray, least: int) -> None:
     """Check that vectors are a matrix with at least `least` rows.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sentcli.arrays import Float64Array
 
-WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w+")
 
 
 def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Float64Array]:
@@ -24,7 +24,7 @@ def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Float64Arr
     names = ("length", "first_word", "function_words", "other_words")
     features = {name: np.empty(len(first)) for name in names}
     for row, texts in enumerate(zip(first, second, strict=True)):
-        words, other_words = [WORD.findall(text.lower()) for text in texts]
+        words, other_words = [_WORD.findall(text.lower()) for text in texts]
         distinct = set(words)
         other_distinct = set(other_words)
         features["length"][row] = -abs(len(words) - len(other_words))

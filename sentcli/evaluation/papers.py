@@ -23,8 +23,8 @@ from sentcli.errors import InputError, nearest
 from sentcli.io.forms import read_toml
 from sentcli.zoo import models_folder
 
-Answer = Literal["yes", "partly", "no"]
-ANSWERS: tuple[Answer, ...] = ("yes", "partly", "no")
+_Answer = Literal["yes", "partly", "no"]
+_ANSWERS: tuple[_Answer, ...] = ("yes", "partly", "no")
 
 
 class Item(BaseModel, extra="forbid"):
@@ -32,7 +32,7 @@ class Item(BaseModel, extra="forbid"):
 
     name: str
     shows: str
-    answer: Answer
+    answer: _Answer
     """Whether commands repeat all of it, given the data."""
     commands: list[str] = []
     data: str = ""
@@ -61,10 +61,10 @@ class Paper(BaseModel, extra="forbid"):
     reference: str
     item: list[Item]
 
-    def counts(self) -> dict[Answer, int]:
+    def counts(self) -> dict[_Answer, int]:
         """Return the number of items by answer."""
         counts = Counter(item.answer for item in self.item)
-        return {answer: counts[answer] for answer in ANSWERS}
+        return {answer: counts[answer] for answer in _ANSWERS}
 
 
 def paper_names() -> list[str]:

@@ -22,7 +22,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_tasks import TableTask, role_counts
 from sentcli.evaluation.score_kinds import IN_DOMAIN, PAIRS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.sts import ROUNDING
+from sentcli.evaluation.sts import SIMILARITY_ROUNDING
 from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import Similarity
@@ -81,7 +81,7 @@ def texts_before(
         answers = answer[block]
         similarities = queries[block] @ texts.T
         of_answer = similarities[np.arange(len(answers)), answers]
-        tolerance = ROUNDING * np.linalg.norm(queries[block], axis=1) * lengths[answers]
+        tolerance = SIMILARITY_ROUNDING * np.linalg.norm(queries[block], axis=1) * lengths[answers]
         least = of_answer - tolerance
         before = (similarities >= least[:, None]).astype(np.float32)
         similarity[block] = of_answer

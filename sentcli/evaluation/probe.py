@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TOOLKIT_SEED = 1111
 """The seed of the toolkit, for folds, shuffles and first weights."""
-Step = Callable[[int], None]
+AdvanceClassifiers = Callable[[int], None]
 """Is called with the number of classifiers that have been trained since the last call."""
 
 
@@ -100,7 +100,7 @@ class Trainer(Protocol):
     def last_fold(self, rows: Int64Array) -> Fold:
         """Split the training rows for the final classifier of a task without a development set."""
 
-    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
+    def train(self, grid: Grid, finished: AdvanceClassifiers) -> TrainedClassifiers:
         """Train all classifiers of a grid, and call `finished` as they are done."""
 
     def describe(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class GradientTrainer:
             "seed": TOOLKIT_SEED,
         }
 
-    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
+    def train(self, grid: Grid, finished: AdvanceClassifiers) -> TrainedClassifiers:
         """Train the classifiers with the same number of examples together."""
         weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
@@ -248,7 +248,7 @@ class _Together:
             return torch.optim.Adam([self.weight], fused=True)
         return torch.optim.RMSprop([self.weight])
 
-    def run(self, finished: Step) -> tuple[Float32Array, Float64Array]:
+    def run(self, finished: AdvanceClassifiers) -> tuple[Float32Array, Float64Array]:
         """Return the best weights ``[folds, penalties, dim + 1, classes]`` and their accuracy on `dev`."""
         count = len(self.folds)
         width = self.weight.shape[2]

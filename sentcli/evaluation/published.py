@@ -24,7 +24,7 @@ from sentcli.evaluation.score_kinds import (
     ScoreKind,
 )
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore, average
-from sentcli.hub import short
+from sentcli.hub import short_digits
 from sentcli.io.forms import read_json
 from sentcli.zoo import models_folder
 
@@ -147,7 +147,7 @@ def _with_title(scores: ModelScores) -> ModelScores:
     return scores.with_entries({"against": titles | dict(against)})
 
 
-def find(name: str) -> Published:
+def find_published(name: str) -> Published:
     """Return the published scores of a system, or those in mteb's results, a folder or file.
 
     Raises:
@@ -191,7 +191,7 @@ def of_mteb(path: Path) -> Published:
     model, revision = models.pop()
     title = model
     if revision is not None:
-        title += f" at {short(revision)}"
+        title += f" at {short_digits(revision)}"
     version = results[0].environment["mteb"]
     return Published(model, title, f"mteb {version}", _of_tasks(tasks))
 

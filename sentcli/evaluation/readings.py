@@ -55,7 +55,7 @@ class ReadDocuments:
         return best_documents(found, self.owners, k)
 
 
-def read_documents(
+def encode_documents(
     model: EvaluatedModel, data: RetrievalSet, reading: Reading, prompt: str, progress: Progress
 ) -> ReadDocuments:
     """Encode the documents of a set; texts that were encoded before come from the cache.

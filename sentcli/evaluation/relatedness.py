@@ -30,7 +30,7 @@ from sentcli.io.digests import json_digest
 from sentcli.stores.text_vectors import TextVectors
 
 GRADES = 5
-BATCH_SIZE = 64
+_BATCH_SIZE = 64
 EPOCHS_OF_A_ROUND = 50
 """Epochs between two scores on the development set."""
 TENACITY = 3
@@ -39,7 +39,7 @@ MAX_EPOCHS = 1000
 HEAD_PROTOCOL = {
     "head": "linear, softmax over the grades 1 to 5, mean squared error",
     "optimizer": "adam",
-    "batch_size": BATCH_SIZE,
+    "batch_size": _BATCH_SIZE,
     "epoch_size": EPOCHS_OF_A_ROUND,
     "tenacity": TENACITY,
     "max_epochs": MAX_EPOCHS,
@@ -80,7 +80,7 @@ class GradedTask:
             features[split] = pair_features(vectors.vectors_of(pairs.first), vectors.vectors_of(pairs.second))
         test = self.splits["test"]
         with console.counting(f"{self.name}: epochs", MAX_EPOCHS + EPOCHS_OF_A_ROUND) as finished:
-            predicted, dev_pearson = train(
+            predicted, dev_pearson = train_head(
                 x=features["train"],
                 gold=self.splits["train"].gold,
                 dev_x=features["dev"],
@@ -103,7 +103,7 @@ class GradedTask:
         )
 
 
-def load_tasks(data: Path, names: str | Sequence[str] | None = None, **options: Any) -> list[GradedTask]:
+def load_relatedness_tasks(data: Path, names: str | Sequence[str] | None = None, **options: Any) -> list[GradedTask]:
     """Read tasks with a training split, as for `task_names`, in the toolkit's order: by tokens, then by score.
 
     Args:
@@ -144,7 +144,7 @@ def grades(scores: Float64Array) -> Float32Array:
     return np.where(all_grades == floor, floor - scores + 1, above).astype(np.float32)
 
 
-def train(
+def train_head(
     x: Float32Array,
     gold: Float64Array,
     dev_x: Float32Array,
@@ -214,9 +214,9 @@ class _Head:
         """Take a step for each batch of rows in `order`."""
         x = self.x[order]
         target = self.target[order]
-        for start in range(0, len(order), BATCH_SIZE):
-            batch = x[start : start + BATCH_SIZE]
-            goal = target[start : start + BATCH_SIZE]
+        for start in range(0, len(order), _BATCH_SIZE):
+            batch = x[start : start + _BATCH_SIZE]
+            goal = target[start : start + _BATCH_SIZE]
             share = (batch @ self.weight.T).softmax(dim=1)
             slope = share * (share - goal)
             slope = (slope - share * slope.sum(dim=1, keepdim=True)) * (2 / goal.numel())

@@ -66,7 +66,7 @@ class EvaluatedReranker:
     @cached_property
     def model(self) -> Reranker:
         """The model, which is loaded at first use."""
-        loaded = loading.load(self.name, self.spec, self.options, console.note)
+        loaded = loading.load_model(self.name, self.spec, self.options, console.note)
         return Reranker(SentenceEncoder(loaded))
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> Float32Array:

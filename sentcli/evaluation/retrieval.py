@@ -27,7 +27,7 @@ from sentcli.evaluation.beir_files import (
     relevant_documents,
     required_file,
 )
-from sentcli.evaluation.known_sets import SetFacts, facts_of
+from sentcli.evaluation.known_sets import SetFacts, set_facts
 from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
@@ -233,7 +233,7 @@ def load_collection(folder: Path, split: str | None = None) -> Collection:
         InputError: as `load_set`; also if a forum is missing.
     """
     name = folder.resolve().name
-    facts = facts_of(name)
+    facts = set_facts(name)
     if not facts.forums or is_beir(folder):
         return Collection(name, facts, {name: load_set(folder, split)})
     missing = [forum for forum in facts.forums if not (folder / forum).is_dir()]
@@ -262,7 +262,7 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
             f"{folder} is not a folder; BEIR sets are read from disk (corpus.jsonl, queries.jsonl, qrels/)"
         )
     name = folder.resolve().name
-    facts = facts_of(name)
+    facts = set_facts(name)
     if split is None:
         split = facts.split
     corpus_file = required_file(folder, "corpus.jsonl")

@@ -18,7 +18,7 @@ from sentcli.io.sources import open_source
 from sentcli.search.neighbours import require_finite
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
-MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
+_TREC_EVAL_NAMES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
 """The names of metrics in trec_eval by their names here; ``mrr`` and ``r_cap`` are BEIR's own."""
 MAIN_CUTOFF = 10
 """The cut-off of the nDCG in BEIR's tables."""
@@ -53,7 +53,7 @@ def _order(hits: Mapping[str, float]) -> dict[str, float]:
     return {document: -float(rank) for rank, (_, document) in enumerate(best, 1)}
 
 
-def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
+def run_metrics(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
     """Return nDCG, MAP, recall, precision, MRR and capped recall at the cut-offs up to `top_k`, by BEIR's evaluator.
 
     Capped recall at k divides by k if more than k documents are relevant. BEIR itself drops hits whose document id
@@ -91,15 +91,15 @@ def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
 
 
 def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Float64Array]:
-    """Return the values of each query whose means `score` returns, by metric, in the order of `qrels` ``[queries]``."""
+    """Return the values of each query, whose means `run_metrics` returns, by metric in the order of `qrels`."""
     import pytrec_eval
 
     ranks = cutoffs(top_k)
     cut = ",".join(map(str, ranks))
-    measures = {f"{name}.{cut}" for name in MEASURES.values()}
+    measures = {f"{name}.{cut}" for name in _TREC_EVAL_NAMES.values()}
     by_query = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
     values = {}
-    for ours, theirs in MEASURES.items():
+    for ours, theirs in _TREC_EVAL_NAMES.items():
         for k in ranks:
             of_queries = [by_query[query][f"{theirs}_{k}"] for query in qrels]
             values[f"{ours}@{k}"] = np.array(of_queries)

@@ -17,10 +17,10 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import RetrievalSet
-from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
+from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, run_metrics, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_replicates
-from sentcli.evaluation.set_search import TOP_K, SetSearch
+from sentcli.evaluation.set_search import SCORED_HITS, SetSearch
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import json_digest
 from sentcli.model.spec import ModelSpec
@@ -58,7 +58,7 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
     task_score = TaskScore(
         task=data.name,
         kind=RETRIEVAL.name,
-        metrics=score(ranked_run, data.qrels, top_k),
+        metrics=run_metrics(ranked_run, data.qrels, top_k),
         shown_metrics=(main,),
         details=entries,
         items=tuple(data.qrels),
@@ -124,7 +124,7 @@ class RetrievalTask:
     def of_own(cls, name: str, data: RetrievalSet, resamples: int) -> RetrievalTask:
         """Return the task of the user's own set, which is searched by vectors."""
         own = "left out" if data.facts.self_hits == "removed" else "kept"
-        protocol = {"similarity": "cosine", "top_k": TOP_K, "split": data.split, "own_document": own}
+        protocol = {"similarity": "cosine", "top_k": SCORED_HITS, "split": data.split, "own_document": own}
         return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, resamples=resamples)
 
     def for_model(self, spec: ModelSpec) -> RetrievalTask:

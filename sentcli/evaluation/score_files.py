@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sentcli.bounds import whole_number
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
-from sentcli.evaluation.score_json import unpack
+from sentcli.evaluation.score_json import unpack_values
 from sentcli.evaluation.score_kinds import (
     AGGREGATIONS,
     IN_DOMAIN,
@@ -54,9 +54,9 @@ def _known_kind(name: str) -> str:
     return name
 
 
-Number = float | None
-Ends = tuple[Number, Number] | None
-Samples = Annotated[Any, BeforeValidator(lambda text: unpack(str(text)))]
+_OptionalNumber = float | None
+Ends = tuple[_OptionalNumber, _OptionalNumber] | None
+Samples = Annotated[Any, BeforeValidator(lambda text: unpack_values(str(text)))]
 KindName = Annotated[str, AfterValidator(_known_kind)]
 
 
@@ -72,7 +72,7 @@ class TaskDifference(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     difference: float
-    p: Number
+    p: _OptionalNumber
 
 
 class Comparison(BaseModel):
@@ -109,11 +109,11 @@ class TaskResult(BaseModel):
     interval: Ends = None
     intervals: dict[str, Ends] = {}
     forums: dict[str, TaskResult] = {}
-    subsets: dict[str, Number] = {}
+    subsets: dict[str, _OptionalNumber] = {}
     """The scores of the years or domains of a task."""
     draws: dict[str, Samples] = {}
     """Samples of metrics; files of earlier versions have none."""
-    threshold: Threshold | Number = None
+    threshold: Threshold | _OptionalNumber = None
     """A threshold that was asked for has that of the best F1 in it."""
 
     def score(self, task: str, kind: str, shown_metrics: tuple[str, ...]) -> TaskScore:
@@ -186,7 +186,7 @@ class ScoreFile(BaseModel):
     cached: list[str] = []
     cost: dict[str, int | float | None] = {}
     draws: str = ""
-    elapsed_seconds: Number = None
+    elapsed_seconds: _OptionalNumber = None
     command_line: str = ""
     metrics_of_tasks: dict[str, TaskMetrics] = Field({}, alias="scores")
 

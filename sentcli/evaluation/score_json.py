@@ -16,21 +16,21 @@ from sentcli.evaluation.score_kinds import TRAINED_HEAD
 from sentcli.evaluation.scores import ModelScores, TaskScore, average, average_interval
 
 
-def record_of(score: TaskScore) -> dict[str, Any]:
+def score_record(score: TaskScore) -> dict[str, Any]:
     """Return all fields of a score as JSON, for the cache."""
     record = dict(vars(score))
     # the keys of these two are older than the names of the fields
     record["headline"] = record.pop("shown_metrics")
     record["draws"] = _lists(record.pop("replicates"))
     record["item_values"] = _lists(score.item_values)
-    record["parts"] = list(map(record_of, score.parts))
+    record["parts"] = list(map(score_record, score.parts))
     if score.correct is not None:
         record["correct"] = score.correct.tolist()
     return record
 
 
 def score_of(record: Mapping[str, Any]) -> TaskScore:
-    """Return the score that `record_of` was called on."""
+    """Return the score that `score_record` was called on."""
     fields = dict(record)
     fields["shown_metrics"] = tuple(fields.pop("headline"))
     fields["replicates"] = _arrays(fields.pop("draws"))
@@ -51,13 +51,13 @@ def _arrays(lists: Mapping[str, list[float]]) -> dict[str, Float64Array]:
     return {metric: np.array(values) for metric, values in lists.items()}
 
 
-def pack(replicates: Float64Array) -> str:
+def pack_values(replicates: Float64Array) -> str:
     """Return values on samples as one line of JSON: their 32-bit floats in base64."""
     return base64.b64encode(replicates.astype("<f4").tobytes()).decode("ascii")
 
 
-def unpack(text: str) -> Float64Array:
-    """Return the values that `pack` was called on.
+def unpack_values(text: str) -> Float64Array:
+    """Return the values that `pack_values` was called on.
 
     Raises:
         ValueError: if `text` is not base64 of finite 32-bit floats.
@@ -87,7 +87,7 @@ def task_json(score: TaskScore, *, with_replicates: bool = True) -> dict[str, An
         for metric in score.shown_metrics:
             replicates = score.replicates_of(metric)
             if replicates is not None:
-                packed[metric] = pack(replicates)
+                packed[metric] = pack_values(replicates)
     if packed:
         entry["draws"] = packed
     return entry

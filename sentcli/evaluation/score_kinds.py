@@ -175,7 +175,7 @@ OWN_KINDS: dict[Kind, ScoreKind] = {kind.table: kind for kind in SCORE_KINDS.val
 
 
 @dataclass(frozen=True)
-class Aggregation:
+class SubsetAggregation:
     """A way to make one score of the subsets of a task."""
 
     metric: str
@@ -183,8 +183,8 @@ class Aggregation:
 
 
 AGGREGATIONS = {
-    "all": Aggregation("spearman", "all (subsets concatenated)"),
-    "mean": Aggregation("spearman_mean", "mean of the subsets"),
-    "wmean": Aggregation("spearman_wmean", "mean of the subsets, weighted by size"),
+    "all": SubsetAggregation("spearman", "all (subsets concatenated)"),
+    "mean": SubsetAggregation("spearman_mean", "mean of the subsets"),
+    "wmean": SubsetAggregation("spearman_wmean", "mean of the subsets, weighted by size"),
 }
 """The aggregations of similarity by their names on the command line."""

@@ -24,7 +24,7 @@ from sentcli.evaluation.retrieval import Collection, RetrievalSet, load_collecti
 from sentcli.evaluation.retrieval_metrics import Run, check_ids, read_run
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, mean_of, score_run
 from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.set_search import SetSearch, protocol
+from sentcli.evaluation.set_search import SetSearch, search_protocol
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
@@ -129,7 +129,7 @@ class SearchedSets:
             read_cache: take scores from the cache.
         """
         model, mode, reranker = retriever
-        choices = protocol(self.options, mode, model, self.passages)
+        choices = search_protocol(self.options, mode, model, self.passages)
         if reranker is not None:
             choices |= reranker.protocol
         tasks = []
@@ -190,7 +190,7 @@ class SearchedSets:
         for name, search in self.searches.items():
             recipe = ann.recipe(options.index, len(search.data.ids), 8)  # no kind of index depends on the dimension
             if recipe.kind not in (*ann.KINDS, ann.SCANNED):
-                check_factory(recipe.factory, options.similarity or "cosine")
+                check_known_factory(recipe.factory, options.similarity or "cosine")
             if search.finds_all:
                 reason = f"of its {len(search.data.ids)} documents the best {search.depth} are wanted"
                 console.note(f"{name} is searched exactly, without the index: {reason}")
@@ -265,7 +265,7 @@ def _run_name(retriever: Retriever, name: str, *, with_model: bool) -> str:
     return ".".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts)
 
 
-def check_factory(factory: str, similarity: Similarity) -> None:
+def check_known_factory(factory: str, similarity: Similarity) -> None:
     """Raise an InputError for a factory string that faiss accepts for no dimension that is tried.
 
     A product quantiser of m parts needs a multiple of m.

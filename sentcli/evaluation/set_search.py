@@ -27,15 +27,15 @@ from sentcli.search.rows import Rows
 from sentcli.search.searcher import Searcher
 from sentcli.stores.options import PassageOptions
 
-TOP_K = 1000
+SCORED_HITS = 1000
 """Hits of each query that are scored unless another number is given."""
 
 
-def protocol(
+def search_protocol(
     search: SearchOptions, mode: SearchMode, model: EvaluatedModel | None, passages: PassageOptions | None = None
 ) -> dict[str, Any]:
     """Return every choice that moves the scores of a way of searching sets, except those of set and model."""
-    top_k = search.top_k or TOP_K
+    top_k = search.top_k or SCORED_HITS
     choices: dict[str, Any] = {"search": mode}
     if model is not None:
         query_prompt, document_prompt = search.prompts(model.spec)
@@ -165,7 +165,7 @@ class SetSearch:
     @property
     def top_k(self) -> int:
         """The number of hits of each query that are scored."""
-        return self.options.top_k or TOP_K
+        return self.options.top_k or SCORED_HITS
 
     def run(self, hits: Neighbours) -> Run:
         """Return hits by query and document, best first, at most `top_k` of each query."""

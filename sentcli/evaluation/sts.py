@@ -29,7 +29,7 @@ from sentcli.model.tokenizing import pair_text
 from sentcli.search.neighbours import require_finite
 from sentcli.stores.text_vectors import TextVectors
 
-ROUNDING = 1e-6
+SIMILARITY_ROUNDING = 1e-6
 """Similarities count as equal if their relative difference is smaller, since single precision does not resolve it."""
 
 
@@ -64,8 +64,8 @@ def similarities(first: AnyArray, second: AnyArray, similarity: Similarity) -> F
 def resolved(values: AnyArray, scale: float) -> Float64Array:
     """Return values of which those are equal that rounding cannot tell apart, so that ranks do not depend on it.
 
-    From the lowest value on, each value and those that lie above it by at most `ROUNDING` of the scale become their
-    mean. Rounded to a grid, values would be torn apart where one of its lines runs between them.
+    From the lowest value on, each value and those that lie above it by at most `SIMILARITY_ROUNDING` of the scale
+    become their mean. Rounded to a grid, values would be torn apart where one of its lines runs between them.
 
     Args:
         values: ``[n]``.
@@ -77,7 +77,7 @@ def resolved(values: AnyArray, scale: float) -> Float64Array:
     require_finite(values)
     order = np.argsort(values, kind="stable")
     ascending = values[order].astype(np.float64)
-    width = ROUNDING * scale
+    width = SIMILARITY_ROUNDING * scale
     starts = np.append(True, np.diff(ascending) > width)
     firsts = np.flatnonzero(starts)
     ends = np.append(firsts[1:], len(ascending))
@@ -185,7 +185,7 @@ def _varies(values: AnyArray) -> bool:
     """Tell whether values are finite, and at least two of them differ by more than rounding."""
     if len(values) < 2 or not np.isfinite(values).all():
         return False
-    return bool(np.ptp(values) > ROUNDING * np.abs(values).max())
+    return bool(np.ptp(values) > SIMILARITY_ROUNDING * np.abs(values).max())
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class SimilarityTask:
         return score.of_own_data(len(self))
 
 
-def load_tasks(
+def load_similarity_tasks(
     data: Path, names: str | Sequence[str] | None = None, split: str = "test", **options: Any
 ) -> list[SimilarityTask]:
     """Read tasks of a SentEval ``downstream`` folder.
@@ -320,13 +320,13 @@ def load_tasks(
         options: other fields of the tasks.
 
     Raises:
-        InputError: as `sts_pairs.load_tasks`.
+        InputError: as `sts_pairs.load_pairs`.
     """
-    subsets_by_task = sts_pairs.load_tasks(data, names, split)
+    subsets_by_task = sts_pairs.load_pairs(data, names, split)
     return [SimilarityTask(name, subsets, **options) for name, subsets in subsets_by_task.items()]
 
 
-def protocol(
+def similarity_protocol(
     aggregation: str, split: str | None, resamples: int, head: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return every choice that moves the scores of benchmarks of similarity, except those of the model.
@@ -344,7 +344,7 @@ def protocol(
     return choices | {"split": split, "interval_draws": resamples}
 
 
-def evaluate(encoder: SentenceEncoder, tasks: Iterable[SimilarityTask]) -> dict[str, TaskScore]:
+def evaluate_similarity(encoder: SentenceEncoder, tasks: Iterable[SimilarityTask]) -> dict[str, TaskScore]:
     """Score an encoder on tasks, encoding every distinct sentence once, without the cache."""
     adapted = [task.for_model(encoder.spec) for task in tasks]
     texts = chain.from_iterable(task.texts for task in adapted)

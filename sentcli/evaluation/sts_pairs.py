@@ -66,7 +66,7 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
     """
     one_of("task", task, TASKS)
     if task == "STSBenchmark":
-        return [read_stsb(data / "STS" / task / SPLITS[task][split])]
+        return [_read_stsb(data / "STS" / task / SPLITS[task][split])]
     if task == "SICKRelatedness":
         path = data / "SICK" / SPLITS[task][split]
         return [_read_columns(path, task, gold=3, first=1, second=2, header=True)]
@@ -76,7 +76,7 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
     return [_read_subset(folder, name, task) for name in SUBSETS[task]]
 
 
-def load_tasks(data: Path, tasks: str | Sequence[str] | None, split: str) -> dict[str, list[Pairs]]:
+def load_pairs(data: Path, tasks: str | Sequence[str] | None, split: str) -> dict[str, list[Pairs]]:
     """Read several tasks, as for `task_names`; None reads every task that has the split.
 
     Raises:
@@ -108,7 +108,7 @@ def _read_subset(folder: Path, name: str, task: str) -> Pairs:
     return pairs_of_rows(golds, name, rows)
 
 
-def read_stsb(path: Path) -> Pairs:
+def _read_stsb(path: Path) -> Pairs:
     """Read one of STS-B's files (sts-train.csv, sts-dev.csv, sts-test.csv).
 
     Raises:

@@ -19,9 +19,9 @@ from sentcli.seeds import by_training, told_apart, training_facts
 
 IDENTITY = "run.json"
 """What decided a training, in the folder of each run."""
-WEIGHTS = "model.safetensors"
+_WEIGHTS = "model.safetensors"
 """What a finished run has."""
-MODEL_FILES = ("config.json", "modules.json", "sentcli.json", IDENTITY, WEIGHTS)
+_MODEL_FILES = ("config.json", "modules.json", "sentcli.json", IDENTITY, _WEIGHTS)
 """What the folder of a model has, one of them at least."""
 
 
@@ -126,7 +126,7 @@ def run_folders(name: str) -> list[Path]:
     if not folder.is_dir():
         pattern = folder.relative_to(folder.anchor) / IDENTITY
         return sorted(path.parent for path in Path(folder.anchor).glob(str(pattern)))
-    if any((folder / file).exists() for file in MODEL_FILES):
+    if any((folder / file).exists() for file in _MODEL_FILES):
         return []
     return sorted(path.parent for path in folder.glob(f"*/{IDENTITY}"))
 
@@ -138,7 +138,7 @@ def runs_in(name: str) -> list[Path]:
         InputError: if there are runs of which none has finished.
     """
     runs = run_folders(name)
-    finished = [run for run in runs if (run / WEIGHTS).exists()]
+    finished = [run for run in runs if (run / _WEIGHTS).exists()]
     if runs and not finished:
         raise InputError(f"{name}: none of its {len(runs)} runs has finished; sentcli train ... --resume goes on")
     if len(finished) < len(runs):

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import InputError, nearest, together
+from sentcli.errors import InputError, joined_errors, nearest
 from sentcli.evaluation.labelled_data import not_numbers, own_table
 from sentcli.io.formats import records, without_broken_lines
 from sentcli.io.labelled import NAMED_ROWS, LabelledTable
@@ -22,7 +22,12 @@ from sentcli.io.text_checks import TITLES, Occurrences, TextChecks, repeated
 from sentcli.table import Table
 
 CHECK_TITLES = {"equal_rows": "equal rows", "repeated_ids": "repeated ids", **TITLES}
-METHODS = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon", "classed-pairs": "sbert-nli"}
+_PROPOSED_METHODS = {
+    "scored": "cosent",
+    "binary": "online-contrastive",
+    "labels": "supcon",
+    "classed-pairs": "sbert-nli",
+}
 """The method of ``train`` that is proposed for a kind of table; for the others it is simcse."""
 NOT_SCORED = "classed-pairs"
 """The kind of table that nothing scores."""
@@ -155,7 +160,7 @@ def check_table(
     try:
         table = own_table(source, kind, pair_fields, "skip", problems=wrong)
     except InputError as error:
-        raise together([*broken, *wrong, error]) from error
+        raise joined_errors([*broken, *wrong, error]) from error
     id_column = _id_column(source, id_field)
     return TableCheck(
         table=table,
@@ -181,7 +186,7 @@ def _commands(table: LabelledTable, kind: Kind | None, pair_fields: str | None, 
     if table.kind != NOT_SCORED:
         skip = " --skip-empty" if table.empty else ""
         commands.append(f"sentcli evaluate {name} -m {encoder}{options}{skip}")
-    method = METHODS.get(table.kind, "simcse")
+    method = _PROPOSED_METHODS.get(table.kind, "simcse")
     commands.append(f"sentcli train --method {method} -m {encoder} --data {name}{options} -o DIR")
     return commands
 

@@ -21,7 +21,7 @@ from sentcli.search.calibration import Curve, Isotonic, Logistic
 
 LEAST_ABOVE = 20
 """A precision of fewer hits is not taken for one."""
-BINS = 10
+_BINS = 10
 """Parts of equal size that predicted probabilities are compared with what is right in."""
 
 
@@ -281,8 +281,8 @@ FITS: dict[str, Callable[[Observed], Curve]] = {"isotonic": fit_isotonic, "logis
 
 
 def _bins(observed: Observed, predicted: Float64Array) -> Iterator[Bin]:
-    """Yield `BINS` parts of equal size, the least probable hits first."""
+    """Yield `_BINS` parts of equal size, the least probable hits first."""
     order = np.argsort(predicted, kind="stable")
-    for rows in np.array_split(order, BINS):
+    for rows in np.array_split(order, _BINS):
         part = observed.part(rows)
         yield Bin(float(predicted[rows].mean()), float(part.right.mean()), share_interval(part), len(part))

@@ -19,7 +19,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import significance, transfer_data
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
-from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
+from sentcli.evaluation.probe import AdvanceClassifiers, Fold, GradientTrainer, Grid, Trainer, stratified
 from sentcli.evaluation.score_kinds import TRANSFER, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.transfer_data import Examples
@@ -51,7 +51,7 @@ def pair_features(first: Float32Array, second: Float32Array) -> Float32Array:
 
 
 def classifiers(trainer: Trainer, task: Examples) -> int:
-    """Return how many classifiers `score` trains."""
+    """Return how many classifiers `score_transfer` trains."""
     tried = len(trainer.penalties(has_test=task.validation == "test"))
     if task.validation == "dev and test":
         return tried
@@ -89,15 +89,17 @@ class TransferTask:
         """Train and test classifiers on pooled vectors that are not normalised, as the toolkit does."""
         trainer = PROTOCOLS[self.protocol]
         with console.counting(f"{self.name}: classifiers", classifiers(trainer, self.examples)) as finished:
-            return score(trainer, self.examples, vectors, finished)
+            return score_transfer(trainer, self.examples, vectors, finished)
 
 
-def load_tasks(data: Path, names: str | Sequence[str] | None, protocol: str) -> list[TransferTask]:
-    """Read tasks of a SentEval ``downstream`` folder, as `transfer_data.load_tasks`, for a protocol of `PROTOCOLS`."""
-    return [TransferTask(examples, protocol) for examples in transfer_data.load_tasks(data, names)]
+def load_transfer_tasks(data: Path, names: str | Sequence[str] | None, protocol: str) -> list[TransferTask]:
+    """Read tasks of a SentEval ``downstream`` folder, as `load_examples` does, for a protocol of `PROTOCOLS`."""
+    return [TransferTask(examples, protocol) for examples in transfer_data.load_examples(data, names)]
 
 
-def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step = lambda count: None) -> TaskScore:
+def score_transfer(
+    trainer: Trainer, task: Examples, vectors: TextVectors, finished: AdvanceClassifiers = lambda count: None
+) -> TaskScore:
     """Choose the penalty, train, and test.
 
     Args:
@@ -164,7 +166,7 @@ def _stratified(
 
 
 def _with_dev_set(
-    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: Step
+    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: AdvanceClassifiers
 ) -> _Tested:
     """Choose the penalty by the development set, and test on the test set."""
     count = len(y["train"])
@@ -189,7 +191,7 @@ def _cross_validated(
     x: Float32Array,
     y: Int64Array,
     splits: Sequence[tuple[Int64Array, Float32Array]],
-    finished: Step,
+    finished: AdvanceClassifiers,
 ) -> tuple[list[Int64Array], float, list[float]]:
     """Choose the penalty of each split by folds of its training rows, train on all of them, and test.
 
@@ -199,7 +201,7 @@ def _cross_validated(
         x: features of the rows to train on ``[n, dim]``.
         y: their classes ``[n]``.
         splits: the rows that each is trained on, and the features that it is tested on.
-        finished: as for `score`.
+        finished: as for `score_transfer`.
 
     Returns:
         The predicted classes of each split, the mean accuracy by which penalties were chosen, and the penalties.
@@ -228,7 +230,7 @@ def _cross_validated(
 
 
 def _with_test_set(
-    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: Step
+    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: AdvanceClassifiers
 ) -> _Tested:
     """Choose the penalty by folds of the training set, and test on the test set."""
     rows = np.arange(len(y["train"]))
@@ -247,7 +249,11 @@ def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Int64Array, Int6
 
 
 def _nested(
-    trainer: Trainer, task: Examples, xs: dict[str, Float32Array], ys: dict[str, Int64Array], finished: Step
+    trainer: Trainer,
+    task: Examples,
+    xs: dict[str, Float32Array],
+    ys: dict[str, Int64Array],
+    finished: AdvanceClassifiers,
 ) -> _Tested:
     """Test by outer folds, in each of which inner folds of its training rows choose the penalty."""
     x = xs["all"]

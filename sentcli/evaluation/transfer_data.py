@@ -89,7 +89,7 @@ class Examples:
         return content
 
 
-def load_tasks(data: Path, names: str | Sequence[str] | None = None) -> list[Examples]:
+def load_examples(data: Path, names: str | Sequence[str] | None = None) -> list[Examples]:
     """Read tasks from a SentEval ``downstream`` folder, as for `task_names`; None is the seven that papers average.
 
     Raises:

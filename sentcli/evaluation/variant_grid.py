@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.readings import Reading
 from sentcli.io.forms import read_toml
-from sentcli.model.options import MIN_LENGTH, Backend, Precision
+from sentcli.model.options import MIN_LENGTH, BackendName, Precision
 from sentcli.model.spec import POOLINGS
 from sentcli.search import ann
 from sentcli.search.options import SearchOptions
@@ -53,7 +53,7 @@ class VariantGrid(BaseModel):
     poolings: list[Annotated[str, AfterValidator(_known)]] = []
     precisions: list[Precision] | None = None
     """Precisions of the computation; None takes int8 on a CPU."""
-    backends: list[Backend] = []
+    backends: list[BackendName] = []
     readings: list[Reading] | None = None
     """Ways of reading documents that are longer than the model reads; None takes all where many documents are."""
     prompts: StrictBool = True

@@ -24,7 +24,7 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import costs
 from sentcli.evaluation.differences import Difference
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.readings import ReadDocuments, pieces_of, read_documents
+from sentcli.evaluation.readings import ReadDocuments, encode_documents, pieces_of
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked
 from sentcli.evaluation.set_search import SetSearch
@@ -178,7 +178,7 @@ class VariantComparison:
         return front
 
 
-def encode(
+def encode_set(
     model: EvaluatedModel, data: RetrievalSet, encoding: Encoding, sample: Sequence[str], label: str
 ) -> EncodedSet:
     """Encode a set in one way; texts that were encoded before come from the cache.
@@ -200,11 +200,11 @@ def encode(
     with console.encoding(label, len(queries) + len(data.ids)) as progress:
         encoded = other.encode(queries, progress, prompt=query_prompt, length=data.facts.query_length)
         query_vectors = encoded.vectors_of(queries)
-        documents = read_documents(other, data, encoding.reading, document_prompt, progress)
+        documents = encode_documents(other, data, encoding.reading, document_prompt, progress)
     measured = sample
     if encoding.reading != "cut":
         measured = pieces_of(other, sample, document_prompt, data)
-    speed = costs.measure(other, measured)["texts_per_second"] * len(sample) / max(len(measured), 1)
+    speed = costs.measure_costs(other, measured)["texts_per_second"] * len(sample) / max(len(measured), 1)
     normalized = bool(encoder.spec.normalizes)
     if encoder.sent is not None:
         console.note(f"{model.name} was sent {encoder.sent}")
@@ -219,7 +219,7 @@ def encode(
     )
 
 
-def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
+def score_variant(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
     """Search a set by vectors that are kept in one way, and score the hits."""
     searcher_of_way, row_bytes, index_seconds = encoded.searched(storage)
     started = time.perf_counter()
@@ -262,27 +262,27 @@ def score_variants(
     if model.spec.similarity != "cosine":
         raise InputError(f"--variants compares vectors by the cosine; {model.name} says {model.spec.similarity}")
     search = SetSearch(data, SearchOptions(top_k=HITS))
-    sample = costs.sample([list(islice(data.texts(), SAMPLED_FROM))])
-    first = encode(model, data, Encoding(), sample, f"{name}: encoding")
+    sample = costs.sample_texts([list(islice(data.texts(), SAMPLED_FROM))])
+    first = encode_set(model, data, Encoding(), sample, f"{name}: encoding")
     variants: list[Variant] = []
     rows, columns = first.documents.vectors.shape
     ways = storages(grid, rows, columns)
     with console.counting(f"{name}: ways of keeping vectors", len(ways)) as progress:
         for way in ways:
             try:
-                variants.append(score(search, first, way))
+                variants.append(score_variant(search, first, way))
             except InputError as error:
                 console.note(f"{way.name(columns)}: left out ({error})")
             progress(1)
     smallest = VariantComparison(name, main_metric(HITS), variants, allow).chosen.storage
     for encoding in encodings(grid, model, first.cut, titled=data.titled):
         try:
-            encoded = encode(model, data, encoding, sample, f"{name}: {encoding.name}")
+            encoded = encode_set(model, data, encoding, sample, f"{name}: {encoding.name}")
         except SentcliError as error:
             console.warn(f"{encoding.name}: left out ({error})")
             continue
         for way in dict.fromkeys([Storage(), smallest]):
-            variants.append(score(search, encoded, way))
+            variants.append(score_variant(search, encoded, way))
     comparison = VariantComparison(name, main_metric(HITS), variants, allow)
     _say_of_readings(comparison)
     return comparison

@@ -25,7 +25,7 @@ from annotated_types import Ge, Le
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.digests import text_digests
-from sentcli.io.readers import ReadOptions, RowBatch, row_batches, rows
+from sentcli.io.readers import ReadOptions, SourceRows, row_batches, rows
 from sentcli.io.sources import Cursor, Source
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class InputPosition:
     """The number of all rows before, in all inputs."""
 
 
-START = InputPosition(0, 0, Cursor(), 0, 0)
+_START = InputPosition(0, 0, Cursor(), 0, 0)
 BLOCK_ROWS = 8192
 """The rows of a block, and the fewest between two positions of a survey."""
 
@@ -277,7 +277,7 @@ def blocks(
     first_number: int = 0,
     columns: Sequence[str] = (),
     casts: Mapping[str, Any] = MappingProxyType({}),
-    start: InputPosition = START,
+    start: InputPosition = _START,
 ) -> Iterator[Block]:
     """Yield blocks of rows over all inputs, in order.
 
@@ -325,12 +325,12 @@ def blocks(
 def _batches(
     sources: Sequence[Source],
     options: ReadOptions,
-    start: InputPosition = START,
+    start: InputPosition = _START,
     end: float = math.inf,
     *,
     refuse_empty: bool = False,
     first_number: int = 0,
-) -> Iterator[tuple[RowBatch, InputPosition]]:
+) -> Iterator[tuple[SourceRows, InputPosition]]:
     """Yield the rows of all inputs, and the place before each batch; the last batch holds the row `end` or more."""
     before = start
     for number in range(start.source, len(sources)):
@@ -357,7 +357,7 @@ def _batches(
         before = InputPosition(number + 1, 0, Cursor(), before.rows, before.number)
 
 
-def _extend(block: Block, batch: RowBatch, part: slice, before: InputPosition, first_number: int) -> None:
+def _extend(block: Block, batch: SourceRows, part: slice, before: InputPosition, first_number: int) -> None:
     """Append some rows of a batch to a block."""
     places = batch.places[part]
     name_of_input = batch.source.name

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-MISSING = np.uint64(0x9E3779B97F4A7C15)
+_MISSING_HASH = np.uint64(0x9E3779B97F4A7C15)
 """The number of a value that is missing."""
 FACTOR = np.uint64(0x100000001B3)
 """By what the number of a row is multiplied before that of another column is added."""
@@ -50,7 +50,7 @@ def value_hashes(array: pa.Array) -> UInt64Array:
         numbers = hash_array(bits.fill_null(0).to_numpy().astype(np.uint64))
     else:
         numbers = _of_objects(list(map(repr, array.to_pylist())))
-    return np.where(is_missing, MISSING, numbers)
+    return np.where(is_missing, _MISSING_HASH, numbers)
 
 
 def _has_bits(kind: pa.DataType) -> bool:

@@ -29,11 +29,11 @@ FEW_NULLS = 3
 """At most so many different values that a given type does not hold may all stand for missing ones."""
 BATCH_VALUES = 16_384
 """How many texts of a column are looked at together."""
-NAMES = {str: "str", bool: "bool", float: "float", list: "list", dict: "dict", NoneType: ""}
+_TYPE_NAMES = {str: "str", bool: "bool", float: "float", list: "list", dict: "dict", NoneType: ""}
 """The types of values of which all are of one kind, with its name."""
 CONVERTED = frozenset({Decimal, date})
 """The types of values that become others in a column of numbers, or of times: a spreadsheet has midnight as a date."""
-PATTERNS: dict[Look, str] = {
+_LOOK_PATTERNS: dict[Look, str] = {
     "number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?$",
     "shortest number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*[1-9])?([eE][-+]?[0-9]+)?$",
     "bool": r"^(?i:true|false)$",
@@ -97,7 +97,7 @@ def type_of(value: object) -> str:
 
     A decimal is a whole number if it has no places behind the point, else a float.
     """
-    name = NAMES.get(type(value))
+    name = _TYPE_NAMES.get(type(value))
     if name is not None:
         return name
     if isinstance(value, Decimal):
@@ -311,7 +311,7 @@ class Column:
                 number += 1
             self.odd = _placed(self.texts[number], *self.places[number])
         for look in self.looks:
-            self.typed += pc.sum(pc.match_substring_regex(array, PATTERNS[look])).as_py()
+            self.typed += pc.sum(pc.match_substring_regex(array, _LOOK_PATTERNS[look])).as_py()
 
     def _holds(self, name: str, array: Any) -> bool:
         """Tell whether a type holds all texts of an array, and whether they look like it."""
@@ -321,7 +321,7 @@ class Column:
         if not looks:
             return False
         for look in looks:
-            if not pc.all(pc.match_substring_regex(array, PATTERNS[look])).as_py():
+            if not pc.all(pc.match_substring_regex(array, _LOOK_PATTERNS[look])).as_py():
                 return False
         if name == "float" and pc.any(pc.match_substring_regex(array, _LONG)).as_py():
             return False

@@ -20,7 +20,7 @@ from sentcli.io.atomic import require_room
 from sentcli.io.digests import cache_folder
 from sentcli.io.forms import checked, read_json, write_json
 from sentcli.io.object_stores import RemoteFile
-from sentcli.io.places import STORE_SCHEMES, STORES, Address, Place, scheme_of
+from sentcli.io.places import OBJECT_STORES, STORE_SCHEMES, Address, Place, scheme_of
 from sentcli.io.scratch import scratch
 
 _local_files: dict[str, tuple[RemoteFile, Path]] = {}
@@ -47,7 +47,7 @@ def local_file(name: str) -> Place:
         SentcliError: if the host fails, or the disk has no room.
     """
     address = Address(name)
-    state = object_stores.state(address)
+    state = object_stores.remote_state(address)
     if address.full_url in _local_files:
         copied_state, path = _local_files[address.full_url]
         if copied_state == state and path.exists():
@@ -79,7 +79,7 @@ class FolderCopy(Place):
         from filelock import FileLock
 
         address = address.rstrip("/")
-        if scheme_of(address) not in STORES:
+        if scheme_of(address) not in OBJECT_STORES:
             raise InputError(f"{address}: folders are read from object stores ({STORE_SCHEMES}) and from this machine")
         files = _placeable(address, object_stores.listing(address))
         if not files:
@@ -195,7 +195,7 @@ class FolderCopy(Place):
             changed_folders.add(PurePosixPath(name).parent)
         for name in stored - names:
             if PurePosixPath(name).parent in changed_folders:
-                object_stores.delete(f"{self.name}/{name}")
+                object_stores.delete_file(f"{self.name}/{name}")
         as_here = {}
         for name, file in object_stores.listing(self.name).items():
             if name in names or name in recorded:

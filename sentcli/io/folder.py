@@ -29,7 +29,7 @@ from sentcli.io.dataset import (
     read_manifest,
 )
 from sentcli.io.digests import cache_folder
-from sentcli.io.places import STORE_SCHEMES, STORES, Place, is_remote, scheme_of
+from sentcli.io.places import OBJECT_STORES, STORE_SCHEMES, Place, is_remote, scheme_of
 from sentcli.io.scratch import scratch
 from sentcli.io.writers import npy_bytes
 
@@ -173,7 +173,7 @@ class RemoteFolder(Folder):
             InputError: if there is no such bucket, or no right to read it.
             SentcliError: if the store fails.
         """
-        if scheme_of(address) not in STORES:
+        if scheme_of(address) not in OBJECT_STORES:
             raise InputError(
                 f"{address}: a directory of vectors lies on a disk or in an object store ({STORE_SCHEMES})"
             )
@@ -248,7 +248,7 @@ class RemoteFolder(Folder):
 
     def remove(self, name: str) -> None:
         """Delete a file in the store, and here if it is a manifest."""
-        object_stores.delete(f"{self.name}/{name}")
+        object_stores.delete_file(f"{self.name}/{name}")
         self.sizes.pop(name, None)
         (self.path / name).unlink(missing_ok=True)
 
@@ -307,7 +307,7 @@ def join_folder(name: str, manifest: str) -> Folder:
         SentcliError: if the store fails.
     """
     if is_remote(name):
-        object_stores.state(f"{name}/{manifest}")
+        object_stores.remote_state(f"{name}/{manifest}")
         return RemoteFolder(name, scratch())
     if not (Path(name) / manifest).exists():
         raise InputError(
@@ -330,7 +330,7 @@ def local_place(name: str | Path) -> Place:
     name = str(name)
     if not is_remote(name) or object_stores.is_pattern(name):
         return Place.of(Path(name))
-    if scheme_of(name) not in STORES or not object_stores.listing(name):
+    if scheme_of(name) not in OBJECT_STORES or not object_stores.listing(name):
         return local_file(name)
     copy = FolderCopy.open(name)
     if not holds_manifest(path.name for path in copy.path.iterdir()):

@@ -26,18 +26,18 @@ from sentcli.io.text_lines import line_batches
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 _NUMBER = re.compile(r"-?\d+([.,]\d+)?")
-Record = dict[str, Any]
-Batch = tuple[Sequence[int], list[Record]]
+FileRecord = dict[str, Any]
+NumberedRecords = tuple[Sequence[int], list[FileRecord]]
 """Some records with their line or row numbers, from 1."""
 
 
-def records(source: Source) -> Iterator[tuple[int, Record]]:
+def records(source: Source) -> Iterator[tuple[int, FileRecord]]:
     """Yield the records of one file with their line or row numbers, from 1; see `record_batches`."""
     for lines, batch in record_batches(source):
         yield from zip(lines, batch, strict=True)
 
 
-def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Batch]:
+def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[NumberedRecords]:
     """Yield the records of one file, some thousand at a time.
 
     Args:
@@ -47,7 +47,7 @@ def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Bat
     Raises:
         DataError: if the file is damaged or not of its format, after what stands before the damage.
     """
-    readers: dict[str, Callable[[Source, Cursor], Iterator[Batch]]] = {
+    readers: dict[str, Callable[[Source, Cursor], Iterator[NumberedRecords]]] = {
         "parquet": _arrow,
         "arrow": _arrow,
         "txt": _text,
@@ -71,11 +71,11 @@ def _damaged(source: Source, error: BaseException) -> DataError:
     return DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})")
 
 
-def _in_batches(numbered: Iterator[tuple[int, Record]]) -> Iterator[Batch]:
+def _in_batches(numbered: Iterator[tuple[int, FileRecord]]) -> Iterator[NumberedRecords]:
     """Yield records together, those before an error first."""
     while True:
         lines = list[int]()
-        batch = list[Record]()
+        batch = list[FileRecord]()
         problem: Exception | None = None
         try:
             for line, record in islice(numbered, BATCH_ROWS):
@@ -102,19 +102,19 @@ def without_broken_lines(source: Source) -> tuple[Source, list[DataError]]:
     return lenient, list(broken.values())
 
 
-def _text(source: Source, cursor: Cursor) -> Iterator[Batch]:
+def _text(source: Source, cursor: Cursor) -> Iterator[NumberedRecords]:
     for lines in line_batches(source, cursor):
         first = cursor.line - len(lines) + 1
         yield range(first, first + len(lines)), [{"text": line.removesuffix("\r")} for line in lines]
 
 
-def _arrow(source: Source, cursor: Cursor) -> Iterator[Batch]:
+def _arrow(source: Source, cursor: Cursor) -> Iterator[NumberedRecords]:
     from sentcli.io.arrow_tables import arrow_batches
 
     return arrow_batches(source, cursor)
 
 
-def _page(source: Source, cursor: Cursor) -> Iterator[Batch]:
+def _page(source: Source, cursor: Cursor) -> Iterator[NumberedRecords]:
     """Yield the one record of a page, with what its front matter says of it."""
     from sentcli.io.pages import PageContent, begins_with_facts
 
@@ -194,11 +194,11 @@ def say_quoted(source: Source, text: str) -> None:
         )
 
 
-def _csv(source: Source, cursor: Cursor) -> Iterator[Batch]:
+def _csv(source: Source, cursor: Cursor) -> Iterator[NumberedRecords]:
     return _in_batches(_csv_records(source, cursor))
 
 
-def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
+def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, FileRecord]]:
     from sentcli.io.delimiters import csv_reader
 
     names = header(source)
@@ -222,18 +222,18 @@ def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]
             yield line, dict(zip(names, row, strict=False))
 
 
-def _sheet(source: Source, cursor: Cursor) -> Iterator[Batch]:
+def _sheet(source: Source, cursor: Cursor) -> Iterator[NumberedRecords]:
     return _in_batches(_sheet_records(source, cursor))
 
 
-def _sheet_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
+def _sheet_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, FileRecord]]:
     names = header(source)
     before = max(cursor.line, 1)  # the header is a row, too
     width = max((place for place, name in enumerate(names, 1) if name), default=0)
     unnamed: int | None = None
     for number, row in enumerate(islice(_sheet_rows(source), before, None), before + 1):
         cursor.line = number
-        record: Record = {name: cell for name, cell in zip(names, row, strict=False) if name}
+        record: FileRecord = {name: cell for name, cell in zip(names, row, strict=False) if name}
         filled = [place for place, cell in enumerate(row) if cell is not None]
         for place in filled:
             if place < width and names[place]:
@@ -278,10 +278,10 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _jsonl(source: Source, cursor: Cursor) -> Iterator[Batch]:
+def _jsonl(source: Source, cursor: Cursor) -> Iterator[NumberedRecords]:
     for lines in line_batches(source, cursor):
         numbers: list[int] = []
-        batch: list[Record] = []
+        batch: list[FileRecord] = []
         problem: DataError | None = None
         try:
             for number, line in enumerate(lines, cursor.line - len(lines) + 1):
@@ -297,7 +297,7 @@ def _jsonl(source: Source, cursor: Cursor) -> Iterator[Batch]:
             raise problem
 
 
-def _json_record(line: str, source: Source, number: int) -> Record | None:
+def _json_record(line: str, source: Source, number: int) -> FileRecord | None:
     """Return the object in a line; None for a blank line, or a broken one of a source that is read to its end."""
     if not line or line.isspace():
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ONNX, OPENVINO = "model.onnx", "openvino.xml"
 """The graphs of the own layout."""
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")
+GRAPH_PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 RUNTIMES = ("onnx", "openvino")
 HUB_GRAPHS = {
     ("onnx", "fp32"): "onnx/model.onnx",
@@ -29,7 +29,7 @@ HUB_FOLDERS = ("onnx", "openvino")
 """The folders of the hub's layout."""
 PLACES = (*HUB_FOLDERS, "")
 """The folders inside a model's own that others put graphs into."""
-NAMES = {
+_GRAPH_NAMES = {
     "fp32": ("model.onnx", "model_optimized.onnx", "model_O1.onnx", "model_O2.onnx", "model_O3.onnx"),
     "fp16": ("model_fp16.onnx", "model_O4.onnx"),
     "int8": (
@@ -98,17 +98,17 @@ def data_files(graph: Path) -> list[Path]:
 def named_graphs(folder: Path) -> list[NamedGraph]:
     """Return the graphs of a folder that have one of the usual names, one for each precision and runtime.
 
-    They come in the order of precision, for onnxruntime first; of several names the first of `NAMES` is taken.
+    They come in the order of precision, for onnxruntime first; of several names the first of `_GRAPH_NAMES` is taken.
     """
     graphs: dict[tuple[str, str], NamedGraph] = {}
-    for graph in chain(_of_runtime(folder, "onnx", NAMES), _of_runtime(folder, "openvino", OPENVINO_NAMES)):
+    for graph in chain(_of_runtime(folder, "onnx", _GRAPH_NAMES), _of_runtime(folder, "openvino", OPENVINO_NAMES)):
         graphs.setdefault((graph.precision, graph.runtime), graph)
-    return sorted(graphs.values(), key=lambda graph: rank(graph.precision, graph.runtime))
+    return sorted(graphs.values(), key=lambda graph: graph_rank(graph.precision, graph.runtime))
 
 
-def rank(precision: str, runtime: str, runtimes: Sequence[str] = RUNTIMES) -> tuple[int, int]:
+def graph_rank(precision: str, runtime: str, runtimes: Sequence[str] = RUNTIMES) -> tuple[int, int]:
     """Return the place of a graph among others, by its precision and then by its runtime, the preferred one first."""
-    return PRECISIONS.index(precision), runtimes.index(runtime)
+    return GRAPH_PRECISIONS.index(precision), runtimes.index(runtime)
 
 
 def _of_runtime(folder: Path, runtime: str, names: Mapping[str, tuple[str, ...]]) -> Iterator[NamedGraph]:

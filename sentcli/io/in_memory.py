@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_IN_JSON = (date, time, timedelta, Decimal, bytes)
 """Values that would be text in JSON Lines, and stay what they are in Arrow; a datetime is a date."""
-INDEX = ".index"
+_INDEX_SUFFIX = ".index"
 """The suffix of the file with the index of a frame, beside that of its rows."""
 
 
@@ -60,11 +60,11 @@ def in_files(value: Any, name: str, *, is_list: bool) -> Any:
     return value
 
 
-def index_of(file: str) -> pd.Index | None:
+def frame_index(file: str) -> pd.Index | None:
     """Return the index of the pandas frame or series that a file holds; None for any other file."""
     import pandas as pd
 
-    index = Path(file).with_suffix(INDEX)
+    index = Path(file).with_suffix(_INDEX_SUFFIX)
     if not is_in_memory(index) or not index.exists():
         return None
     return pd.read_pickle(index)
@@ -163,7 +163,7 @@ def _with_index(file: str, value: Any) -> str:
     if _package(value) == "pandas" and hasattr(value, "index"):
         import pandas as pd
 
-        pd.to_pickle(value.index, Path(file).with_suffix(INDEX))
+        pd.to_pickle(value.index, Path(file).with_suffix(_INDEX_SUFFIX))
     return file
 
 

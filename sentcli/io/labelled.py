@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.formats import decode_bytes, headless, is_null, kind_of, say_quoted
-from sentcli.io.labelled_kinds import KINDS, Kind, Layout
+from sentcli.io.labelled_kinds import DATA_KINDS, Kind, Layout
 from sentcli.io.labelled_records import columns_of, labelled_records
 from sentcli.io.sources import Source, open_source
 from sentcli.io.table_layout import infer_layout
@@ -78,7 +78,7 @@ class LabelledTable:
             if not isinstance(value, str):
                 value = f"{value:g}"
             cells.append(value)
-        words = KINDS[self.kind].words
+        words = DATA_KINDS[self.kind].words
         columns = ", ".join(map(str.strip, self.columns))
         first_row = f"{self.unit} {self.lines[0]}: {' | '.join(cells)}"
         return f"{words}: {columns}; {self._facts()}; {first_row}"
@@ -189,7 +189,7 @@ class _TableReader:
         self.present = present
         self.on_empty = on_empty
         self.group_by = group_by
-        kind = KINDS[layout.kind]
+        kind = DATA_KINDS[layout.kind]
         self.read_value = kind.read_value
         text_count = kind.text_columns(layout.columns)
         self.texts: list[list[str]] = [[] for _ in range(text_count)]

@@ -44,7 +44,7 @@ class DataKind:
         return self.has_values and len(self.columns) == 3
 
 
-KINDS: dict[Kind, DataKind] = {
+DATA_KINDS: dict[Kind, DataKind] = {
     kind.name: kind
     for kind in (
         DataKind(
@@ -137,24 +137,24 @@ class Layout:
     @property
     def holds(self) -> str:
         """What a table of this layout holds, for people: ``0/1 pairs (a, b, label)``."""
-        return f"{KINDS[self.kind].words} ({', '.join(self.columns)})"
+        return f"{DATA_KINDS[self.kind].words} ({', '.join(self.columns)})"
 
 
-def head(name: str) -> str:
+def column_name(name: str) -> str:
     """Return the name of a column without white space around it, in lower case, with underscores."""
     return re.sub(r"[\s-]+", "_", name.strip("\ufeff \t\r\n").casefold())
 
 
 def is_negative(column: str) -> bool:
     """Tell whether the name of a column is one of a column of negatives."""
-    return NEGATIVE_COLUMN.fullmatch(head(column)) is not None
+    return NEGATIVE_COLUMN.fullmatch(column_name(column)) is not None
 
 
 def _by_head(present: Sequence[str]) -> dict[str, str]:
     """Return the names of columns by their heads; of several with one head, that which is written so, or the first."""
-    names = {head(name): name for name in reversed(present)}
+    names = {column_name(name): name for name in reversed(present)}
     for name in present:
-        if head(name) == name:
+        if column_name(name) == name:
             names[name] = name
     return names
 
@@ -200,14 +200,14 @@ def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
     for layout in layouts(present):
         if kind in layout.kinds:
             columns.append(layout.columns)
-        if KINDS[layout.kind].is_pair_with_value:
+        if DATA_KINDS[layout.kind].is_pair_with_value:
             with_values.append(layout.columns)
     if not columns and kind in ("scored", "binary"):
         columns = with_values
     if not columns and kind == "pairs":
         columns = _pairs(present)
     if not columns:
-        columns = [KINDS[kind].columns]  # reading names the columns that are missing
+        columns = [DATA_KINDS[kind].columns]  # reading names the columns that are missing
     return [Layout((kind,), names) for names in columns]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from sentcli.errors import InputError
 from sentcli.io.digests import file_state
 from sentcli.io.formats import header, records
-from sentcli.io.labelled_kinds import POSITIVE_LISTS, head, is_negative
+from sentcli.io.labelled_kinds import POSITIVE_LISTS, column_name, is_negative
 from sentcli.io.packed import unpacked_name
 from sentcli.io.sources import FORMATS, Source, say_once
 
@@ -36,17 +36,17 @@ def columns_of(source: Source, fields: str | None = None) -> list[str]:
     return list(_names_in_rows(source, fields, file_state(source.path)))
 
 
-FIRST_ROWS = 100
+_FIRST_ROWS = 100
 """The rows whose names of columns a table without a header has; one with lists or negatives has those of all rows."""
 
 
 @lru_cache(maxsize=16)
 def _names_in_rows(source: Source, fields: str | None, state: tuple[int, int, int, int]) -> tuple[str, ...]:
     """Return the names in the first rows, or in all of them where rows may differ, once for a file in this state."""
-    differ = any(_may_differ(record) for _, record in islice(records(source), FIRST_ROWS))
+    differ = any(_may_differ(record) for _, record in islice(records(source), _FIRST_ROWS))
     rows = labelled_records(source, fields)
     if not differ:
-        rows = islice(rows, FIRST_ROWS)
+        rows = islice(rows, _FIRST_ROWS)
     names: dict[str, None] = {}
     for _, record in rows:
         names.update(dict.fromkeys(record))
@@ -98,7 +98,7 @@ class _Lists:
         names = [name for name, value in record.items() if isinstance(value, list)]
         positives = None
         for name in names:
-            if head(name) in POSITIVE_LISTS:
+            if column_name(name) in POSITIVE_LISTS:
                 positives = name
                 break
         user_names: list[str] = []

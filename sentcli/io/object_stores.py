@@ -24,8 +24,8 @@ from sentcli.errors import InputError, MissingExtraError, SentcliError, import_p
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
 from sentcli.io.places import (
     CREDENTIALS,
+    OBJECT_STORES,
     STORE_LIBRARIES,
-    STORES,
     WEB,
     Doing,
     is_temporary,
@@ -201,14 +201,14 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
                 raise
-            if pause is None or not is_temporary(error, hopeful=scheme not in STORES):
+            if pause is None or not is_temporary(error, hopeful=scheme not in OBJECT_STORES):
                 raise store_error(error, name, doing) from None
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)
     raise AssertionError
 
 
-def state(name: str) -> RemoteFile:
+def remote_state(name: str) -> RemoteFile:
     """Return size and version of a file.
 
     Raises:
@@ -260,10 +260,10 @@ def listing(folder: str) -> dict[str, RemoteFile]:
 
 def is_pattern(name: str) -> bool:
     """Tell whether a name of a store or of the hub may stand for several files."""
-    return scheme_of(name) in (*STORES, "hf") and ("*" in name or "[" in name)
+    return scheme_of(name) in (*OBJECT_STORES, "hf") and ("*" in name or "[" in name)
 
 
-def matching(pattern: str) -> list[str]:
+def matching_names(pattern: str) -> list[str]:
     """Return the names that a pattern such as ``s3://bucket/folder/*.jsonl`` stands for, in order; else the name.
 
     Raises:
@@ -301,7 +301,7 @@ def download(
         NoRoomError: if the disk has no room.
         SentcliError: if the host fails, or the file has another size or, without `size`, changes meanwhile.
     """
-    file = state(name)
+    file = remote_state(name)
     expected = file.size if size is None else size
     if file.size not in (None, expected):
         raise SentcliError(f"{name} has {file.size:,} bytes, not {expected:,}")
@@ -321,7 +321,7 @@ def download(
         try:
             _ask(name, "read", transfer.attempt)
             copied = partial.stat().st_size
-            if expected not in (None, copied) or (size is None and state(name) != file):
+            if expected not in (None, copied) or (size is None and remote_state(name) != file):
                 raise SentcliError(f"{name} has changed while it was copied; run the command again")
             if not copied and scheme_of(name) in WEB:
                 raise SentcliError(f"{name}: the host answers with an empty file")
@@ -366,7 +366,7 @@ def upload(path: Path, name: str) -> None:
         SentcliError: if the host fails, or has another number of bytes afterwards.
     """
     _ask(name, "write", lambda fs, address: fs.put_file(str(path), address))
-    if state(name).size != path.stat().st_size:
+    if remote_state(name).size != path.stat().st_size:
         raise SentcliError(f"{name} has another size than was written; run the command again with --resume")
 
 
@@ -375,7 +375,7 @@ def copy(name: str, other: str) -> None:
     _ask(name, "write", lambda fs, address: fs.cp_file(address, other))
 
 
-def delete(name: str) -> None:
+def delete_file(name: str) -> None:
     """Delete a file of a store."""
     _ask(name, "write", lambda fs, address: fs.rm_file(address))
 
@@ -393,7 +393,7 @@ def check_writable(folder: str) -> bool:
     probe = f"{folder.rstrip('/')}/{PROBE}{os.getpid()}"
     _ask(folder, "write", lambda fs, _: fs.pipe_file(probe, b""))
     try:
-        delete(probe)
+        delete_file(probe)
     except InputError as error:
         console.detail(str(error))
         return False

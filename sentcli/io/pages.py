@@ -24,7 +24,7 @@ TOML_MATTER = re.compile(r"\+\+\+[ \t]*\n(.{,65536}?)\n\+\+\+[ \t]*(\n|$)", re.D
 """TOML there, as Hugo has it."""
 STATES = re.compile(r"^[A-Za-z][\w-]*\s*[:=]", re.MULTILINE)
 """A line that names a fact: what stands between two rules without one is text."""
-RESERVED = ("id", "text", "embedding", "document", "passage", "start", "end", "heading")
+_RESERVED_COLUMNS = ("id", "text", "embedding", "document", "passage", "start", "end", "heading")
 """The columns that `encode` writes itself, with passages."""
 HEADING_SIGN = re.compile(r"(?:^|(?<=\r)) {0,3}(?:#{1,6}(?=\s|$)|(?:=+|-+)[ \t]*(?=\r|$))", re.MULTILINE)
 """What every heading of Markdown has: without it a text is not parsed for headings."""
@@ -50,7 +50,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Section:
+class TextSection:
     """The part of a page from a heading to the next one, or the part above the first."""
 
     start: int
@@ -80,7 +80,7 @@ class RowBlock:
 class PageLayout:
     """How a page is divided."""
 
-    sections: Sequence[Section] = ()
+    sections: Sequence[TextSection] = ()
     """Its parts, in order; every character is in one of them."""
     rows: Sequence[RowBlock] = ()
     """Its tables and blocks of code, in order."""
@@ -166,7 +166,7 @@ def begins_with_facts(text: str) -> bool:
 
 def free_name(name: str) -> str:
     """Return the name of a column for a fact of front matter; those that `encode` writes itself end in ``_`` then."""
-    if name in RESERVED:
+    if name in _RESERVED_COLUMNS:
         return f"{name}_"
     return name
 
@@ -257,15 +257,15 @@ def opens_heading(token: Any) -> bool:
     return token.type == "heading_open" and token.level == 0 and token.map is not None
 
 
-def _sections(page_headings: Sequence[Heading], text: str) -> list[Section]:
+def _sections(page_headings: Sequence[Heading], text: str) -> list[TextSection]:
     """Return the sections of a Markdown text, given its headings.
 
     Blanks above the first heading belong to its section. A text without headings is one section.
     """
     borders = [*(heading.start for heading in page_headings), len(text)]
-    found: list[Section] = []
+    found: list[TextSection] = []
     if text[: borders[0]].strip() or not page_headings:
-        found.append(Section(0, borders[0], 0, LOWEST))
+        found.append(TextSection(0, borders[0], 0, LOWEST))
     else:
         borders[0] = 0
     path: list[Heading] = []
@@ -274,7 +274,7 @@ def _sections(page_headings: Sequence[Heading], text: str) -> list[Section]:
             path.pop()
         path.append(heading)
         body = end - len(text[heading.end : end].lstrip())
-        found.append(Section(start, end, body, heading.level, tuple(path)))
+        found.append(TextSection(start, end, body, heading.level, tuple(path)))
     return found
 
 

@@ -19,9 +19,9 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import ALIASES, SCHEMES, scheme_of_path
 from sentcli.printable import remember_secrets_in, without_secrets
 
-STORES = ("s3", "gs", "az")
+OBJECT_STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
-STORE_SCHEMES = ", ".join(f"{scheme}://" for scheme in STORES)
+STORE_SCHEMES = ", ".join(f"{scheme}://" for scheme in OBJECT_STORES)
 """The schemes of object stores, as messages name them."""
 WEB = ("http", "https")
 """The schemes of web addresses."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from sentcli.errors import DataError
 from sentcli.io.formats import (
-    Record,
+    FileRecord,
     decode_bytes,
     header,
     headless,
@@ -24,7 +24,7 @@ from sentcli.io.sources import LOOKS, OF_BINARY, TYPED_LOOK, Cursor, Look, Sourc
 
 _WITH_BYTES = (bytes, list, dict)
 """The types of values that may hold bytes."""
-WHOLE = slice(None)
+_WHOLE = slice(None)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class RowBatch:
+class SourceRows:
     """Some consecutive rows of a file."""
 
     source: Source
@@ -63,7 +63,7 @@ class RowBatch:
     """The positions of rows without text among those that are kept."""
     contexts: Sequence[str] = ()
     """What is put in front of each text when it is encoded; nothing if it is empty."""
-    cut_from: RowBatch | None = None
+    cut_from: SourceRows | None = None
     """The documents that these rows are passages of."""
     typed: frozenset[str] = frozenset()
     """The columns whose values have their types, whatever the format of the file."""
@@ -98,7 +98,7 @@ class RowBatch:
             names.pop(self.id_field, None)
         return list(names)
 
-    def column(self, name: str, part: slice = WHOLE) -> list[Any]:
+    def column(self, name: str, part: slice = _WHOLE) -> list[Any]:
         """Return the values of another column for some of the rows, None where a row has none.
 
         Raises:
@@ -128,7 +128,7 @@ class RowBatch:
 
 
 OnNull = Literal["error", "empty", "skip"]
-CutBatch = Callable[[RowBatch, int], RowBatch]
+CutBatch = Callable[[SourceRows, int], SourceRows]
 """Returns the passages of a batch of documents, given the number of the first one, for ids that are numbers."""
 WITH_ONE_TEXT = ("txt", "page")
 """The formats whose records have a text and no other column of the user's choice for it."""
@@ -161,7 +161,7 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
         yield from map(by_place.get, range(batch.total))
 
 
-def row_batches(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> Iterator[RowBatch]:
+def row_batches(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> Iterator[SourceRows]:
     """Yield the rows of one file, some thousand at a time.
 
     Args:
@@ -202,7 +202,7 @@ class _RowReader:
     id_field: str | None
     """The column of the ids; None if row numbers are the ids."""
 
-    def rows_of(self, lines: Sequence[int], records: list[Record]) -> RowBatch:
+    def rows_of(self, lines: Sequence[int], records: list[FileRecord]) -> SourceRows:
         """Return the rows of some records, given the number of the line of each."""
         total = len(records)
         places: Sequence[int] = range(total)
@@ -220,7 +220,7 @@ class _RowReader:
         elif self.source.format == "tsv":
             for text in texts:
                 say_quoted(self.source, text)
-        return RowBatch(
+        return SourceRows(
             self.source,
             self.text_field,
             self.id_field,
@@ -235,7 +235,7 @@ class _RowReader:
         )
 
     def _one_by_one(
-        self, lines: Sequence[int], records: list[Record]
+        self, lines: Sequence[int], records: list[FileRecord]
     ) -> tuple[list[int], list[str], list[str | None] | None, set[int]]:
         """Read records of which one at least lacks its text, or has an id that is no text.
 
@@ -276,7 +276,7 @@ class _RowReader:
             raise self.source.error(f"{self.text_field!r} is {what}{self.options.null_hint}", line)
         return on_null == "skip" and not self.options.with_null
 
-    def _id(self, record: Record, line: int, *, without_text: bool) -> str | None:
+    def _id(self, record: FileRecord, line: int, *, without_text: bool) -> str | None:
         """Return the id of a row; None if row numbers are the ids, or a row without text has none."""
         if self.id_field is None:
             return None
@@ -289,7 +289,7 @@ class _RowReader:
             raise self.source.error(f"{self.id_field!r} {error}", line) from None
 
 
-def _check_text_field(source: Source, text_field: str, first: tuple[int, Record], options: ReadOptions) -> None:
+def _check_text_field(source: Source, text_field: str, first: tuple[int, FileRecord], options: ReadOptions) -> None:
     """Refuse a file whose header, or whose first record, has no column of texts."""
     line, record = first
     names = header(source) or list(record)
@@ -304,7 +304,7 @@ def _check_text_field(source: Source, text_field: str, first: tuple[int, Record]
     raise source.error(problem, line)
 
 
-def _id_field(source: Source, record: Record, options: ReadOptions) -> str | None:
+def _id_field(source: Source, record: FileRecord, options: ReadOptions) -> str | None:
     """Return the field of the ids, given the first record of a file; None if row numbers are the ids."""
     if source.format == "txt":
         return None

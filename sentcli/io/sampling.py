@@ -14,7 +14,7 @@ Facts = TypeVar("Facts")
 
 
 @dataclass(frozen=True)
-class Sample:
+class TextSample:
     """How many of some distinct texts were taken; its fields are a part of a protocol."""
 
     texts: int
@@ -65,9 +65,9 @@ class DistinctTexts(Generic[Facts]):
             self.texts[text] = facts
 
     @property
-    def sample(self) -> Sample:
+    def sample(self) -> TextSample:
         """The numbers of texts, with the seed."""
-        return Sample(len(self.texts), len(self.seen), self.seed)
+        return TextSample(len(self.texts), len(self.seen), self.seed)
 
 
 def reservoir_sample(texts: Iterable[str], count: int) -> tuple[list[str], int]:

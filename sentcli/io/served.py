@@ -18,7 +18,7 @@ from sentcli.printable import remember, value_without_secrets, without_secrets
 
 KEY = "SENTCLI_API_KEY"
 """The variable of the environment with the key, which is sent as a bearer token."""
-AT_A_TIME = 4
+_REQUESTS_AT_A_TIME = 4
 """How many requests are under way at the same time."""
 WAITS = (1.0, 4.0, 16.0)
 """Seconds before each further attempt where a host is busy, fails or cannot be reached, unless it says another time."""
@@ -88,7 +88,7 @@ class Served:
         from fsspec.asyn import get_loop, sync
 
         remaining = iter(requests)
-        while group := list(islice(remaining, 4 * AT_A_TIME)):
+        while group := list(islice(remaining, 4 * _REQUESTS_AT_A_TIME)):
             for answer in sync(get_loop(), self._answers, path, group):
                 is_refusal = refusals and isinstance(answer, RefusedError)
                 if isinstance(answer, BaseException) and not is_refusal:
@@ -108,7 +108,7 @@ class Served:
             remember(key)
             headers["Authorization"] = f"Bearer {key}"
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
-        gate = asyncio.Semaphore(AT_A_TIME)
+        gate = asyncio.Semaphore(_REQUESTS_AT_A_TIME)
         options: dict[str, Any] = {"timeout": timeout, "headers": headers, "trust_env": True}
         async with aiohttp.ClientSession(auto_decompress=False, **options) as session:
 

@@ -22,11 +22,11 @@ from sentcli.machine import memory_left
 
 BASE, TIMES = 2**31, 100
 """The most bytes that a spreadsheet may take: so many, and so many for each byte of it, unpacked."""
-SECONDS = 900
+_MOST_SECONDS = 900
 """The most seconds of a processor that reading may take."""
-AT_A_TIME = 1000
+_ROWS_AT_A_TIME = 1000
 """The rows that go from process to process at a time."""
-READ = "from sentcli.io.sheets import serve; serve()"
+_READ_CODE = "from sentcli.io.sheets import serve; serve()"
 
 
 class SheetError(Exception):
@@ -40,7 +40,7 @@ def sheet_names_and_rows(data: bytes) -> Iterator[Any]:
         SheetError: if it is damaged, or takes far more memory than its size tells.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", READ, str(_most_memory(data))]
+    command = [sys.executable, "-c", _READ_CODE, str(_most_memory(data))]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, env=environment, **pipes) as process:  # type: ignore[call-overload]
         try:
@@ -86,7 +86,7 @@ def serve() -> None:
 
         limit = int(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     output = sys.stdout.buffer
     try:
@@ -114,6 +114,6 @@ def _messages(data: bytes) -> Iterator[tuple[Any, ...]]:
     except BaseException as error:  # a panic of the library is no Exception
         yield "error", str(error)
         return
-    for start in range(0, len(rows), AT_A_TIME):
-        yield "rows", *rows[start : start + AT_A_TIME]
+    for start in range(0, len(rows), _ROWS_AT_A_TIME):
+        yield "rows", *rows[start : start + _ROWS_AT_A_TIME]
     yield ("end",)

@@ -35,7 +35,7 @@ FORMATS = {
 MARKDOWN_SUFFIXES = (".md", ".markdown")
 PICKLE = "a pickle, which may run code: save the table as Parquet or JSON Lines where it was made"
 FAISS = "perhaps an index of faiss, which has no texts: name their file, or vectors in .npy with the texts beside"
-FIRST_BYTES = {
+_KINDS_BY_FIRST_BYTES = {
     b"\x93NUMPY": "a NumPy array",
     b"PK\x03\x04": "an archive (zip, docx, xlsx, npz)",
     b"%PDF-": "a PDF document",
@@ -57,7 +57,7 @@ FIRST_BYTES = {
     b"7z\xbc\xaf\x27\x1c": "an archive of 7-Zip: unpack it first",
 }
 """The kind of a file, in words, by its first bytes."""
-PRINTABLE = {kind for first, kind in FIRST_BYTES.items() if first.isascii() and first.decode().isprintable()}
+PRINTABLE = {kind for first, kind in _KINDS_BY_FIRST_BYTES.items() if first.isascii() and first.decode().isprintable()}
 """The kinds whose first bytes are letters, so that a text may begin with them."""
 BATCH_ROWS = 4096
 """The most rows that are read at a time."""
@@ -292,7 +292,7 @@ def input_files(names: Iterable[str]) -> list[str]:
         if is_remote(name):
             from sentcli.io import object_stores
 
-            files += object_stores.matching(name)
+            files += object_stores.matching_names(name)
         else:
             files += _matching(name)
     return files
@@ -331,7 +331,7 @@ def _refuse_binary(place: Place, suffix: str, *, is_text: bool) -> None:
 def binary_kind(path: Path) -> str | None:
     """Return what a file is by its first bytes, or None if that is not known."""
     with path.open("rb") as handle:
-        return _by_first_bytes(handle, FIRST_BYTES)
+        return _by_first_bytes(handle, _KINDS_BY_FIRST_BYTES)
 
 
 def _by_first_bytes(handle: BinaryIO, kinds: Mapping[bytes, str]) -> str | None:

@@ -13,7 +13,7 @@ from sentcli.errors import DataError, InputError, library_errors, required
 from sentcli.io.forms import read_json
 from sentcli.io.scratch import scratch
 
-STATE, SPLITS = "state.json", "dataset_dict.json"
+STATE, _SPLITS_FILE = "state.json", "dataset_dict.json"
 """The files by which the datasets library knows a saved data set, and several of them."""
 OF_ROWS = ("_indices_data_files", "_indices_files")
 """The keys of files with the numbers of the rows that are taken, and their order."""
@@ -21,7 +21,7 @@ OF_ROWS = ("_indices_data_files", "_indices_files")
 
 def is_table(folder: Path) -> bool:
     """Tell whether a folder holds one table, or several of which one has to be named."""
-    return _is_lance(folder) or (folder / STATE).is_file() or (folder / SPLITS).is_file()
+    return _is_lance(folder) or (folder / STATE).is_file() or (folder / _SPLITS_FILE).is_file()
 
 
 def _is_lance(folder: Path) -> bool:
@@ -41,7 +41,7 @@ def as_file(folder: Path, name: str) -> Path:
     """
     import pyarrow as pa
 
-    if (folder / SPLITS).is_file():
+    if (folder / _SPLITS_FILE).is_file():
         splits = sorted(path.name for path in folder.iterdir() if (path / STATE).is_file())
         choices = ", ".join(f"{name}/{split}" for split in splits)
         raise InputError(f"{name} holds several data sets: name one of them, {choices}")

@@ -14,13 +14,13 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.digests import file_state
 from sentcli.io.formats import headless, records
 from sentcli.io.labelled_kinds import (
-    KINDS,
+    DATA_KINDS,
     KNOWN_COLUMNS,
     VALUE_COLUMNS,
     Kind,
     Layout,
+    column_name,
     distinct_kinds,
-    head,
     is_negative,
     layouts,
     layouts_of,
@@ -93,9 +93,9 @@ def _names_in(fields: str, kind: Kind | None) -> list[str]:
         fits = len(names) >= 2
         expected = "two names or more"
     else:
-        expected = KINDS[kind].fields
-        needed = len(KINDS[kind].columns)
-        fits = len(names) == needed or (KINDS[kind].more_columns and len(names) > needed)
+        expected = DATA_KINDS[kind].fields
+        needed = len(DATA_KINDS[kind].columns)
+        fits = len(names) == needed or (DATA_KINDS[kind].more_columns and len(names) > needed)
     if fits and all(names) and len(set(names)) == len(names):
         return names
     of_kind = ""
@@ -111,7 +111,7 @@ def _columns_named(name: str, present: Sequence[str]) -> tuple[str, ...]:
     if f"{name}_1" in present:
         return tuple(column for column in present if re.fullmatch(rf"{re.escape(name)}_\d+", column))
     for column in present:
-        if head(column) == head(name):
+        if column_name(column) == column_name(name):
             return (column,)
     return (name,)
 
@@ -122,7 +122,7 @@ def _kinds_of_columns(columns: Sequence[str]) -> tuple[Kind, ...]:
         return ("pairs",)
     if len(columns) != 3 or is_negative(columns[2]):
         return ("triplets",)
-    return VALUE_COLUMNS.get(head(columns[2]), ("scored", "binary", "triplets"))
+    return VALUE_COLUMNS.get(column_name(columns[2]), ("scored", "binary", "triplets"))
 
 
 def _layout_error(source: Source, present: Sequence[str], options: Sequence[Layout]) -> DataError:
@@ -137,16 +137,18 @@ def _layout_error(source: Source, present: Sequence[str], options: Sequence[Layo
     if kinds:
         fit = " and ".join(f"{kinds[0]} ({', '.join(layout.columns)})" for layout in options)
         return DataError(source.name, f"{columns} fit {fit}; --pair-fields A,B[,C] chooses")
-    known = "; ".join(f"{kind}: {', '.join(data.columns)}" for kind, data in KINDS.items())
+    known = "; ".join(f"{kind}: {', '.join(data.columns)}" for kind, data in DATA_KINDS.items())
     problem = f"{columns} fit no kind ({known})"
     misspelt = []
     for name in present:
-        hint = nearest(head(name), KNOWN_COLUMNS)
-        if hint and head(name) not in KNOWN_COLUMNS:
+        hint = nearest(column_name(name), KNOWN_COLUMNS)
+        if hint and column_name(name) not in KNOWN_COLUMNS:
             misspelt.append(name + hint)
     if misspelt:
         problem += f"; {', '.join(misspelt)}"
-    return DataError(source.name, f"{problem}; --kind {'|'.join(KINDS)} chooses, --pair-fields A,B[,C] names columns")
+    return DataError(
+        source.name, f"{problem}; --kind {'|'.join(DATA_KINDS)} chooses, --pair-fields A,B[,C] names columns"
+    )
 
 
 def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: bool) -> Layout:

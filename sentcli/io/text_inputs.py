@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.packed import unpacked_name
-from sentcli.io.places import STORES, is_remote, scheme_of
+from sentcli.io.places import OBJECT_STORES, is_remote, scheme_of
 from sentcli.io.sources import FORMATS, MARKDOWN_SUFFIXES, Source, input_files, is_markdown, open_source, say_once
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ OF_MODELS = ("config.json", "modules.json")
 """Files by which the folder of a model is known, whose vocabulary is a text file, too."""
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The value in the name of a folder whose rows have none."""
-PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
+_PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
 
 
 def text_sources(
@@ -111,7 +111,7 @@ def _page(source: Source, name: str) -> Source:
 def _files(name: str, *, pages: bool) -> list[str]:
     """Return the files of texts of a folder, or the name itself if it is none."""
     if is_remote(name):
-        may_be_folder = scheme_of(name) in STORES and not Path(name).suffix
+        may_be_folder = scheme_of(name) in OBJECT_STORES and not Path(name).suffix
     else:
         may_be_folder = name != "-" and Path(name).is_dir()
     if not may_be_folder:
@@ -180,8 +180,8 @@ def _of_folder(folder: Path, *, pages: bool) -> list[str]:
         raise InputError(f"{folder} is a retrieval set: name its documents, {folder}/corpus.jsonl")
     read_suffixes = (*FORMATS, *MARKDOWN_SUFFIXES)
     files = visible_files(folder)
-    if pages and any(_suffix(path) in PAGE_SUFFIXES for path in files):
-        read_suffixes = PAGE_SUFFIXES
+    if pages and any(_suffix(path) in _PAGE_SUFFIXES for path in files):
+        read_suffixes = _PAGE_SUFFIXES
     texts = []
     left_out: Counter[str] = Counter()
     for path in files:

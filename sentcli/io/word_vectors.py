@@ -23,7 +23,7 @@ from sentcli.io.weights import SERVE_IT
 if TYPE_CHECKING:
     from sentcli.arrays import Float32Array
 
-FORMAT = 2
+_FORMAT = 2
 """Changes when another model comes out of the same file: then what is in the cache is not read again."""
 MODELS = {
     ".gguf": SERVE_IT,
@@ -43,7 +43,7 @@ def word_vector_folder(path: Path) -> Path:
     """
     if path.suffix in MODELS:
         raise InputError(f"{path} is the file of a model, not word vectors: {MODELS[path.suffix]}")
-    folder = cache_folder("word-vectors") / f"{known_digest(path)[:32]}-{FORMAT}"
+    folder = cache_folder("word-vectors") / f"{known_digest(path)[:32]}-{_FORMAT}"
 
     def write(temporary: Path) -> None:
         from tokenizers import normalizers

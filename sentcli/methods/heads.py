@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sentcli.bounds import Bounded, Count, NotNegative, Share
+from sentcli.bounds import Bounded, Fraction, NotNegative, WholeNumber
 from sentcli.errors import InputError
 from sentcli.model.ahead import queued_to
 from sentcli.model.surgery import reset
@@ -97,7 +97,7 @@ class BatchNormLayers(nn.Module):
 class WhiteningHead(Head):
     """Whitening of the batch, then z = tanh(W x + b) (WhitenedCSE)."""
 
-    num_groups: Count = 0
+    num_groups: WholeNumber = 0
     """The number of groups; 0 makes groups of two columns, as the paper does for BERT-base."""
     eps: NotNegative = 1e-5
     kind: Literal["shuffled-group", "group", "zca", "pca"] = "shuffled-group"
@@ -110,7 +110,7 @@ class WhiteningHead(Head):
     views_from: Literal["dropout", "shuffle"] = "dropout"
     """``dropout`` encodes a sentence for each view (code). ``shuffle`` encodes it once and whitens the vector with
     different groups for each view (paper)."""
-    statistics_momentum: Share = 0.9
+    statistics_momentum: Fraction = 0.9
     """The share of the running mean and covariance that zca and pca keep at each step (eq. 13)."""
 
     def __post_init__(self) -> None:

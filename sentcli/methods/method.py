@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from sentcli.bounds import AtLeastOne, Bounded, Count, NotNegative, Positive, Share
+from sentcli.bounds import AtLeastOne, Bounded, Fraction, NotNegative, Positive, WholeNumber
 from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
 from sentcli.methods.modules import CNN, Fit, Matryoshka, SecondEncoder, Template
@@ -31,7 +31,7 @@ class Settings(Bounded):
     """The sentences of a batch in each process; the other sentences of the batch are the negatives."""
     learning_rate: Positive = 3e-5
     epochs: AtLeastOne = 1
-    max_steps: Count = 0
+    max_steps: WholeNumber = 0
     """The number of optimiser steps, over as many epochs as they need; 0 takes as many steps as `epochs` have."""
     max_length: Annotated[int, Ge(3)] = 32
     """The maximum length of a sentence in training, in tokens with special tokens; it does not limit encoding."""
@@ -39,7 +39,7 @@ class Settings(Bounded):
     """The number of batches whose gradients are averaged in one step; each batch has its own negatives."""
     group_by_length: bool = False
     """Distribute the sentences of a step to its batches by length: less padding, but the negatives are not random."""
-    mini_batch_size: Count = 0
+    mini_batch_size: WholeNumber = 0
     """How many sentences are encoded at a time with gradient caching, which computes the gradient of the whole batch in
     the memory of a small one, for one more forward pass (Gao et al. 2021); 0 encodes the batch at once."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
@@ -50,8 +50,8 @@ class Settings(Bounded):
     schedule: Literal["linear", "constant", "staircase"] = "linear"
     """The learning rate after the warm-up: ``linear`` to zero, ``constant``, or the ``staircase`` of Contrastive
     Tension, which is 100, 80, 60, 40 and then 20 % of the rate, for 500 steps each."""
-    warmup_steps: Count = 0
-    warmup_share: Share = 0.0
+    warmup_steps: WholeNumber = 0
+    warmup_share: Fraction = 0.0
     """The warm-up as a share of all steps, where `warmup_steps` is 0."""
     weight_decay: NotNegative = 0.0
     decay_all: bool = False
@@ -63,18 +63,18 @@ class Settings(Bounded):
     """The largest norm of the gradient; 0 does not clip."""
     keep_layers: tuple[int, ...] = ()
     """The layers of the start model that stay, counted from 0; none keeps all of them."""
-    dropout: Share | None = None
+    dropout: Fraction | None = None
     """The dropout rate everywhere in the encoder; none keeps the rates of the start model."""
-    drop_heads: Share = 0.0
+    drop_heads: Fraction = 0.0
     """The rate at which whole attention heads are dropped (the drophead of Mirror-BERT's scripts)."""
     eval_every: AtLeastOne = 125
     """The number of steps between two scores on the dev set."""
-    patience: Count = 0
+    patience: WholeNumber = 0
     """The training stops after this many scores in a row that are not the best so far; 0 never stops it."""
     keep_start: bool = True
     """Whether the weights of the start model are kept if no later score is better. If not, the best trained weights are
     kept, as in the papers' code, whose first score comes after `eval_every` steps."""
-    share_every: Count = 50
+    share_every: WholeNumber = 50
     """The number of steps between two measurements of each term's share of the gradient, which cost a backward pass for
     each term; 0 never measures."""
     deterministic: bool = False
@@ -106,7 +106,7 @@ class Settings(Bounded):
         return 1.0
 
 
-RESERVED = {
+_RESERVED_NAMES = {
     "head",
     "views",
     "cnn",
@@ -169,7 +169,7 @@ class Method:
 
     def __post_init__(self) -> None:
         """Refuse an objective with a reserved name."""
-        if reserved := sorted(RESERVED & set(self.objectives)):
+        if reserved := sorted(_RESERVED_NAMES & set(self.objectives)):
             raise InputError(f"{self.name}: no objective can be called {reserved[0]}; choose another name")
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from sentcli.arrays import Float32Array
-from sentcli.bounds import Bounded, Count
+from sentcli.bounds import Bounded, WholeNumber
 from sentcli.errors import InputError
 from sentcli.io.word_vectors import write_static_folder
 from sentcli.model.modules import CNNSpec, DenseSpec, PoolingSpec
@@ -147,7 +147,7 @@ class PoolingOnly:
 class WhiteningFit(Bounded):
     """x -> (x - mean) U S^-1/2: vectors of the data get mean 0 and covariance I (Su et al. 2021, algorithm 1)."""
 
-    dimensions: Count = 0
+    dimensions: WholeNumber = 0
     """The number of principal axes that are kept, the largest first; 0 keeps all that the vectors span."""
 
     needs_data = True

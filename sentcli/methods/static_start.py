@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli.arrays import Float32Array
-from sentcli.bounds import Bounded, Count, NotNegative
+from sentcli.bounds import Bounded, NotNegative, WholeNumber
 from sentcli.errors import InputError
 from sentcli.io.word_vectors import write_static
 
@@ -31,14 +31,14 @@ class StaticStart(Bounded):
     vocabulary is the teacher's; with `words`, frequent words that it cuts into pieces become tokens of their own.
     """
 
-    dimensions: Count = 0
+    dimensions: WholeNumber = 0
     """The dimension of the table, by the principal axes of its vectors; 0 keeps the teacher's."""
     rarity: NotNegative = 1e-3
     """The constant a of the weights; 0 weights all tokens alike."""
-    words: Count = 20_000
+    words: WholeNumber = 20_000
     """How many words of the text become tokens of their own, the most frequent first, if the vocabulary is one of word
     pieces."""
-    least_count: Count = 3
+    least_count: WholeNumber = 3
     """How often a word has to be in the text."""
 
     def write(self, teacher: SentenceEncoder, texts: Sequence[str], folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 
 from sentcli.arrays import BoolArray, Float32Array
-from sentcli.bounds import AtLeastOne, Bounded, Count, Share
+from sentcli.bounds import AtLeastOne, Bounded, Fraction, WholeNumber
 from sentcli.errors import InputError
 from sentcli.model.tokenizing import pair_text
 
@@ -167,7 +167,7 @@ MOST_REPEATED = 9
 class WordRepetition(ViewMaker):
     """View 1 is the text, view 2 the text with some of its tokens repeated (ESimCSE's code)."""
 
-    rate: Share = 0.32
+    rate: Fraction = 0.32
     """The share of the tokens, special ones included, that the number of repeated tokens stays below."""
 
     count: ClassVar[int] = 2
@@ -263,7 +263,7 @@ def _columns(rows: list[int], corpus: TrainingText) -> BatchTexts:
 class LabelledPairs(ViewMaker):
     """An anchor, its positive and perhaps hard negatives as views; the data has to be a table of these."""
 
-    negatives: Count = 0
+    negatives: WholeNumber = 0
     """The number of hard negatives of each anchor; it follows from the columns of the data."""
 
     reads: ClassVar[Reads] = "pairs"
@@ -302,9 +302,9 @@ class Adjacent(ViewMaker):
 class Crops(ViewMaker):
     """Two random spans of words of a document (Contriever: Izacard et al., TMLR 2022, sec. 3.1)."""
 
-    shortest: Share = 0.1
+    shortest: Fraction = 0.1
     """The length of the shortest span, as a share of the words of the document."""
-    longest: Share = 0.5
+    longest: Fraction = 0.5
     """The length of the longest span."""
     words: AtLeastOne = 256
     """How many words of a document spans are taken from; those after them are not used."""

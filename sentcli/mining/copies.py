@@ -12,10 +12,10 @@ from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.words import plain
 from sentcli.testset.queries import words
 
-LEAST_SHARED = 0.8
+_LEAST_SHARED = 0.8
 """A near copy of a text has at least 0.8 of the sequences of three words of the shorter of both: it is one also if a
 sentence is cut off or added (Broder, "On the resemblance and containment of documents", 1997)."""
-LEAST_WORDS = 5
+_LEAST_WORDS = 5
 """A text of fewer words stands in many others, whatever they say."""
 SEQUENCES_KEPT = 10_000
 """The documents whose sequences are kept, some hundred MB."""
@@ -23,9 +23,9 @@ Sequences = frozenset[tuple[str, ...]]
 
 
 def sequences(text: str) -> Sequences:
-    """Return the sequences of three words of a text; none of a text of fewer than `LEAST_WORDS` words."""
+    """Return the sequences of three words of a text; none of a text of fewer than `_LEAST_WORDS` words."""
     text_words = words(text)
-    if len(text_words) < LEAST_WORDS:
+    if len(text_words) < _LEAST_WORDS:
         return frozenset()
     return frozenset(zip(text_words, text_words[1:], text_words[2:], strict=False))
 
@@ -117,6 +117,6 @@ class MiningCorpus:
             other = self._sequences(positive)
             shorter = min(len(own), len(other))
             shared = len(own & other)
-            if shorter and shared >= LEAST_SHARED * shorter:
+            if shorter and shared >= _LEAST_SHARED * shorter:
                 return True
         return False

@@ -1,4 +1,4 @@
-"""`mine`: the hard negatives of queries, given texts, vectors and known positives.
+"""`mine_negatives`: the hard negatives of queries, given texts, vectors and known positives.
 
 A candidate whose score is near that of the positive is likely one that nobody has judged. So a negative's score has to
 be below a share of the positive's: TopK-PercPos of Moreira et al., "NV-Retriever: Improving text embedding models with
@@ -25,7 +25,7 @@ from sentcli.search.exact import prepared, unit_length
 from sentcli.search.neighbours import require_finite
 from sentcli.search.words import plain
 
-QUERIES_AT_A_TIME = 1024
+_QUERIES_AT_A_TIME = 1024
 """How many queries are searched for together; two lists of a thousand hits for each take 24 MB."""
 REASONS = (
     "known positive",
@@ -72,7 +72,7 @@ class MinedRow:
 
 @dataclass(frozen=True)
 class Mined:
-    """The result of `mine`."""
+    """The result of `mine_negatives`."""
 
     rows: list[MinedRow]
     """The rows that have all their negatives, in the order of queries and positives."""
@@ -119,7 +119,7 @@ class _Candidate:
     score: float = 0.0
 
 
-def mine(
+def mine_negatives(
     queries: MiningQueries,
     vectors: Vectors,
     corpus: MiningCorpus,
@@ -162,8 +162,8 @@ def mine(
     search = CandidateSearch(corpus, document_vectors, options, similarity, device)
     choice = _Choice(queries, vectors, corpus, document_vectors, options, similarity)
     with console.counting("searching negatives", len(queries.texts)) as progress:
-        for start in range(0, len(queries.texts), QUERIES_AT_A_TIME):
-            batch = slice(start, start + QUERIES_AT_A_TIME)
+        for start in range(0, len(queries.texts), _QUERIES_AT_A_TIME):
+            batch = slice(start, start + _QUERIES_AT_A_TIME)
             most_known = max(len(of_query.groups) for of_query in known[batch])
             found = search.find(queries.texts[batch], vectors[batch], most_known)
             for query, documents in enumerate(found.tolist(), start):

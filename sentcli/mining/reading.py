@@ -14,7 +14,7 @@ from sentcli.evaluation.beir_files import beir_file, document_text, is_beir, rec
 from sentcli.evaluation.known_sets import canonical
 from sentcli.evaluation.retrieval import RetrievalSet, load_collection
 from sentcli.io.labelled import LabelledTable, read_table
-from sentcli.io.labelled_kinds import KINDS
+from sentcli.io.labelled_kinds import DATA_KINDS
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
@@ -194,7 +194,7 @@ def _positive_pairs(source: str, pair_fields: str | None) -> LabelledTable:
     kind = layout.kind
     if kind not in TAKEN:
         raise InputError(
-            f"{source}: {KINDS[kind].words} do not say which text is a positive of which; a table has the columns "
+            f"{source}: {DATA_KINDS[kind].words} do not say which text is a positive of which; a table has the columns "
             "anchor and positive, or --pair-fields names both"
         )
     if kind == "triplets":

@@ -18,7 +18,7 @@ these are others where some vectors were kept."""
 SUFFIXES = (".jsonl", ".parquet")
 
 
-def check_suffix(output: Path) -> None:
+def check_mined_suffix(output: Path) -> None:
     """Refuse the name of a file of another format.
 
     Raises:

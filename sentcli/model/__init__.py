@@ -17,11 +17,11 @@ behind an address is a `ServedModel` (`model/served.py`) in its place: texts out
 but the dimension, so that what needs weights or tokenizer asks for `SentenceEncoder.local`.
 
 Encoding then runs: distinct texts, sorted by length, tokenised in chunks on a second thread, packed into batches, run
-by the backend, and put back in order. A backend is anything with the method `run(batch, prompt_length)` and a few
-attributes; `Backend` in `model/encoding.py` is a Protocol, not a base class. `streams` says how many batches it runs at
-a time. Its input are NumPy arrays, so that nothing above it needs torch. Modules that an exported encoder goes through
-must not import torch or transformers; a test runs them with both made unimportable. Pooling is decided in one place
-only, the spec. That is on purpose: wrong pooling is the most common reason for wrong numbers.
+by the backend, and put back in order. A `Backend` (`model/encoding.py`) has the method `run(batch, prompt_length)` and
+a few attributes. `streams` says how many batches it runs at a time. Its input are NumPy arrays, so that nothing above
+it needs torch. Modules that an exported encoder goes through must not import torch or transformers; a test runs them
+with both made unimportable. Pooling is decided in one place only, the spec. That is on purpose: wrong pooling is the
+most common reason for wrong numbers.
 
 Batching by token budget. The beginning of `model/encoding.py` decides which texts go through the model together. A
 batch of a fixed number of texts wastes time: short ones are padded to the longest, and the memory it needs depends on
@@ -45,8 +45,8 @@ begins, and the longest length, as text-embeddings-inference does. `model/flat_a
 that keeps the texts apart: `torch.nn.attention.varlen` on CUDA in half precision, else none, and then batches are
 padded. The layers of transformers run on the row through the attention function that `model/attention.py` registers;
 token vectors are padded after the layers, for pooling and the other modules. `forcing` puts another kernel in its
-place: with `text_by_text`, which computes one text after the other, the tests compare all families of `FAMILIES` and
-all modules with single texts on a processor.
+place: with `text_by_text`, which computes one text after the other, the tests compare all families of `FLAT_FAMILIES`
+and all modules with single texts on a processor.
 
 When a model is loaded, `trial` runs two texts many times over in one flat batch, more tokens than the model has
 positions, one text longer than its window if it has one, and compares them with the same texts alone. So a family that

@@ -38,10 +38,10 @@ _is_full: ContextVar[bool] = ContextVar("is_full", default=False)
 
 
 def install(backbone: Any) -> bool:
-    """Make a transformers model use `attention`, and return whether it allows that."""
+    """Make a transformers model use `recorded_attention`, and return whether it allows that."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    AttentionInterface.register(IMPLEMENTATION, attention)
+    AttentionInterface.register(IMPLEMENTATION, recorded_attention)
     AttentionMaskInterface.register(IMPLEMENTATION, mask)
     if not (getattr(backbone, "_supports_sdpa", False) and backbone._can_set_attn_implementation()):
         return False
@@ -56,7 +56,7 @@ def uninstall(backbone: Any) -> None:
 
 
 def is_installed(backbone: Any) -> bool:
-    """Tell whether a transformers model uses `attention`."""
+    """Tell whether a transformers model uses `recorded_attention`."""
     return bool(backbone.config._attn_implementation == IMPLEMENTATION)
 
 
@@ -79,7 +79,7 @@ def mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Ten
     return batch_mask
 
 
-def attention(
+def recorded_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -169,8 +169,8 @@ def recording(backbone: Any, layers: Collection[int]) -> Iterator[Recorder | Non
     """Record the attention weights of these layers in the forward pass inside the block.
 
     Yields:
-        The recorder; None if there is nothing to record, or the model does not use `attention` and has to return the
-        weights itself.
+        The recorder; None if there is nothing to record, or the model does not use `recorded_attention` and has to
+        return the weights itself.
     """
     if not layers or not is_installed(backbone):
         yield None

@@ -22,7 +22,7 @@ from sentcli.model.static import static_table
 from sentcli.model.torch_model import BuiltModule, StaticTable, TorchEncoder
 
 
-def build(
+def build_encoder(
     spec: EncoderSpec, notice: Callable[[str], None] = lambda message: None, *, untrained: bool = False
 ) -> TorchEncoder:
     """Build the encoder of a spec and load its weights, in float32 and evaluation mode.

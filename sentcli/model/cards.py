@@ -72,7 +72,7 @@ class StartFacts:
     """The part of the card of such a model that says how the paper of its method is cited."""
 
 
-def source_of(name: str, folder: Path) -> StartFacts:
+def start_facts(name: str, folder: Path) -> StartFacts:
     """Return what the list of known models and the card in a model's folder say.
 
     Args:
@@ -137,7 +137,7 @@ def data_sets_of(files: Iterable[str]) -> list[str]:
     return list(data_sets)
 
 
-def head(
+def card_head(
     source: StartFacts,
     *,
     library: str,
@@ -175,7 +175,7 @@ def head(
     )
 
 
-def similarities(vectors: Float32Array, similarity: str) -> str:
+def printed_similarities(vectors: Float32Array, similarity: str) -> str:
     """Return what a program prints that compares the vectors of `SHOWN` ``[3, dim]`` with each other, as comments.
 
     Args:

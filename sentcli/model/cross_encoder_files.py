@@ -12,7 +12,7 @@ from sentcli.errors import InputError
 from sentcli.io.forms import checked
 from sentcli.model.modules import ClassifierSpec, ModuleSpec, PoolingSpec
 from sentcli.model.modules.classifier import LAYERS, TANH
-from sentcli.model.modules.dense import OPERATORS
+from sentcli.model.modules.dense import ONNX_OPERATORS
 from sentcli.model.settings_files import (
     PromptSettings,
     read_prompt_settings,
@@ -81,17 +81,17 @@ class ClassifierSettings:
         return pooling, classifier
 
 
-ACTIVATIONS = {"gelu": "torch.nn.GELU", "tanh": TANH, "relu": "torch.nn.ReLU", "sigmoid": "torch.nn.Sigmoid"}
+_ACTIVATIONS = {"gelu": "torch.nn.GELU", "tanh": TANH, "relu": "torch.nn.ReLU", "sigmoid": "torch.nn.Sigmoid"}
 """The activations of dense layers in classifiers by the names that transformers gives them."""
 
 
 def _activation(name: str) -> str:
     """Return the class of torch of an activation by its name in transformers."""
-    if name not in ACTIVATIONS:
+    if name not in _ACTIVATIONS:
         raise InputError(
-            f"the activation {name!r} of a cross-encoder's dense layer is none of {', '.join(ACTIVATIONS)}"
+            f"the activation {name!r} of a cross-encoder's dense layer is none of {', '.join(_ACTIVATIONS)}"
         )
-    return ACTIVATIONS[name]
+    return _ACTIVATIONS[name]
 
 
 def is_cross_encoder(folder: Path) -> bool:
@@ -145,8 +145,8 @@ def read_cross_encoder(folder: Path) -> EncoderSpec:
         ClassifierSpec.activation,
     )
     activation = next(filter(None, activations))
-    if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in OPERATORS:
-        raise InputError(f"{folder}: the activation {activation!r} is none of torch.nn's {', '.join(OPERATORS)}")
+    if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in ONNX_OPERATORS:
+        raise InputError(f"{folder}: the activation {activation!r} is none of torch.nn's {', '.join(ONNX_OPERATORS)}")
     texts = read_text_settings(folder, classifier=True)
     tokenizer, more = read_tokenizer_settings(folder)
     return EncoderSpec(

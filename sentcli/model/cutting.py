@@ -18,13 +18,13 @@ import numpy as np
 
 from sentcli.arrays import Int64Array
 from sentcli.errors import InputError
-from sentcli.io.pages import LOWEST, Heading, PageLayout, RowBlock, Section
+from sentcli.io.pages import LOWEST, Heading, PageLayout, RowBlock, TextSection
 from sentcli.model.tokenizing import TextTokenizer, without_surrogates
 
 PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
-SENTENCE = re.compile(r"[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*\s*")
-LINE = re.compile(r"\n\s*")
-WORD = re.compile(r"\s+")
+SENTENCE_END = re.compile(r"[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*\s*")
+_LINE = re.compile(r"\n\s*")
+_WORD = re.compile(r"\s+")
 SEGMENT = 100_000
 """Characters that are tokenised at a time; the tokenizer would take minutes for a text of many megabytes."""
 NO_PAGE = PageLayout()
@@ -89,7 +89,7 @@ class Cutter:
                 "--passage-tokens, less --overlap, or --context none"
             )
         starts = self._token_starts(text)
-        sections = page.sections or [Section(0, len(text), 0, LOWEST)]
+        sections = page.sections or [TextSection(0, len(text), 0, LOWEST)]
         if len(starts) <= most and len(sections) == 1:
             return [Span(0, len(text), sections[0].path)]
 
@@ -191,9 +191,9 @@ class _Places:
         self.headers, self.most, self.overlap = headers, most, overlap
         _, first_tokens = np.unique(self.starts, return_index=True)  # several tokens may be of one character
         characters = np.append(self.starts[first_tokens], len(text))
-        words = _ends(WORD, text)
-        outside, whole_lines = lines.divide(_ends(LINE, text))
-        sentences = np.append(lines.divide(_ends(SENTENCE, text))[0], whole_lines)
+        words = _ends(_WORD, text)
+        outside, whole_lines = lines.divide(_ends(_LINE, text))
+        sentences = np.append(lines.divide(_ends(SENTENCE_END, text))[0], whole_lines)
         paragraphs = np.concatenate(lines.divide(_ends(PARAGRAPH, text)))
         ends = [paragraphs, sentences, np.append(outside, whole_lines), words]
         self.kinds = [*map(self._numbers, ends), np.append(first_tokens, len(starts))]
@@ -214,7 +214,7 @@ class _Places:
             begins[tokens] = text.rindex("\n", 0, character) + 1
         return begins
 
-    def spans(self, part: Section, first: int, last: int) -> Iterator[Span]:
+    def spans(self, part: TextSection, first: int, last: int) -> Iterator[Span]:
         """Yield the passages of a part of the document, whose tokens are those from `first` to before `last`."""
         body = int(np.searchsorted(self.starts, part.body))
         end, start = first, part.start
@@ -254,7 +254,7 @@ class _Places:
         return end
 
 
-def parts(sections: Sequence[Section], fits: Callable[[int, int], bool]) -> Iterator[Section]:
+def parts(sections: Sequence[TextSection], fits: Callable[[int, int], bool]) -> Iterator[TextSection]:
     """Yield what is cut by itself: sections, each joined with all below it where they fit together.
 
     Args:
@@ -272,7 +272,7 @@ def parts(sections: Sequence[Section], fits: Callable[[int, int], bool]) -> Iter
         place = behind
 
 
-def _reach(sections: Sequence[Section], place: int, fits: Callable[[int, int], bool]) -> tuple[int, int]:
+def _reach(sections: Sequence[TextSection], place: int, fits: Callable[[int, int], bool]) -> tuple[int, int]:
     """Return what is joined from a section on.
 
     Returns:
@@ -306,10 +306,10 @@ def _add(spans: list[Span], span: Span) -> None:
 
 def _behind_blanks(text: str, starts: Int64Array) -> Int64Array:
     """Return where tokens begin ``[tokens]`` without the blanks in front, which some tokenizers count to the word."""
-    ends = _ends(WORD, text)
+    ends = _ends(_WORD, text)
     if not len(ends):
         return starts
-    begins = np.fromiter((match.start() for match in WORD.finditer(text)), np.int64, len(ends))
+    begins = np.fromiter((match.start() for match in _WORD.finditer(text)), np.int64, len(ends))
     blank = np.searchsorted(begins, starts, "right") - 1
     is_in_blank = (blank >= 0) & (starts < ends[blank])
     return np.where(is_in_blank, ends[blank], starts)

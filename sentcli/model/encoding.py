@@ -111,6 +111,8 @@ Batch = Union[dict[str, "Int64Array"], "Flat"]
 """Padded ``input_ids`` and ``attention_mask`` ``[texts, tokens]``, perhaps ``token_type_ids``; or a flat batch."""
 PendingVectors = Callable[[], "Vectors"]
 """Waits for a batch that was begun, and returns its vectors."""
+Notice = Callable[[str], None]
+"""Is called with a sentence for the user while a model is loaded."""
 
 
 def size_of(batch: Batch) -> tuple[int, int]:

@@ -31,15 +31,15 @@ from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder, json_digest, known_digest
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.graph_files import (
+    GRAPH_PRECISIONS,
     HUB_GRAPHS,
     ONNX,
     OPENVINO,
-    PRECISIONS,
     RUNTIMES,
     NamedGraph,
     data_files,
+    graph_rank,
     named_graphs,
-    rank,
 )
 from sentcli.io.typed import among
 from sentcli.io.weights import has_weights
@@ -55,7 +55,7 @@ SENTENCES, TOKENS = "sentence_embedding", "last_hidden_state"
 """The outputs of a graph: vectors of texts, and the last layer's vectors of tokens before the pooling."""
 TOKEN_OUTPUTS = (TOKENS, "token_embeddings")
 """The names of token vectors in graphs of any program, in the order in which they are looked for."""
-FORMAT: Final = 1
+EXPORT_FORMAT: Final = 1
 """The version of ``export.json`` and of the graphs. When it changes, the cache makes new exports."""
 PROBE_LENGTHS = (3, 8, 24, 96)
 """The lengths of the texts in tokens, at most those of the model."""
@@ -67,7 +67,7 @@ PROBE_WORDS = (
     "who was still alive , so that the only thing to do was to send divers down and wait for their report ."
 )
 """The text whose beginnings are run."""
-TOLERANCES = {"fp32": 1e-3, "fp16": 0.02, "bf16": 0.1, "int8": 0.45}
+RUNTIME_TOLERANCES = {"fp32": 1e-3, "fp16": 0.02, "bf16": 0.1, "int8": 0.45}
 """How far a vector may be from the model's own, relative to the longest of these, by the precision that computes it.
 In int8 it is what the verification of an export lets pass."""
 GPU_TOLERANCE = 0.02
@@ -133,7 +133,7 @@ class Probes:
 class Export:
     """The content of ``export.json``."""
 
-    precision: Annotated[str, among(*PRECISIONS)]
+    precision: Annotated[str, among(*GRAPH_PRECISIONS)]
     dimension: Annotated[int, Ge(1), Lt(2**24)]
     pad_id: Annotated[int, Ge(0), Lt(2**31)]
     model: str
@@ -164,7 +164,7 @@ class Export:
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     file: str = ""
     """The file of the graph inside the folder; empty for that of the own layout."""
-    format: Literal[1] = FORMAT
+    format: Literal[1] = EXPORT_FORMAT
 
     @property
     def graph_file(self) -> str:
@@ -236,7 +236,7 @@ def exports_in(folder: Path) -> list[Export]:
         export = _read(folder, graph)
         if export is not None:
             exports.append(export)
-    return sorted(exports, key=lambda export: rank(export.precision, export.runtime))
+    return sorted(exports, key=lambda export: graph_rank(export.precision, export.runtime))
 
 
 def foreign_graphs(folder: Path) -> list[NamedGraph]:
@@ -308,7 +308,7 @@ def check_runtime(folder: Path, files: dict[str, str], probes: Probes | None, pa
     if apart is None:
         apart = probes.distance(backend, pad_id)
         _keep(cached, apart)
-    tolerance = TOLERANCES[backend.precision]
+    tolerance = RUNTIME_TOLERANCES[backend.precision]
     if backend.device != "cpu":
         tolerance = max(tolerance, GPU_TOLERANCE)
     if not apart <= tolerance:

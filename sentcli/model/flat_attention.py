@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from sentcli.model.ahead import queued_to
 from sentcli.model.flat import Flat, flat_of
 
-FAMILIES: Final = (
+FLAT_FAMILIES: Final = (
     "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "albert", "electra", "ernie", "modernbert",
     "nomic_bert", "gte", "eurobert", "jina_embeddings_v3", "qwen2", "qwen3", "llama", "mistral",
     "gemma3_text", "embedding_gemma2_text", "gpt2", "ultrabert",

@@ -41,7 +41,7 @@ def _refused(meaning: str, name: str, *neutral: Any) -> dict[str, Key]:
 
 CONFIG: Final = "config.json"
 MODULE_LIST: Final = "modules.json"
-TEXT: Final = "sentence_bert_config.json"
+SENTENCE_BERT_CONFIG: Final = "sentence_bert_config.json"
 PROMPTS: Final = "config_sentence_transformers.json"
 TOKENIZER: Final = "tokenizer_config.json"
 STATIC_CONFIG: Final = "config.json of model2vec"
@@ -62,7 +62,7 @@ KEYS: Final[dict[str, dict[str, Key]]] = {
         **_without_effect("a name; the order in the file counts", "idx", "name"),
         **_without_effect("names of arguments that a caller may give to the module", "kwargs"),
     },
-    TEXT: {
+    SENTENCE_BERT_CONFIG: {
         **_obeyed("the maximum length in tokens", "max_seq_length"),
         **_obeyed("lower-case texts first; it becomes a part of the tokenizer", "do_lower_case"),
         **_refused("asks for a head on the transformer", "transformer_task", "feature-extraction"),

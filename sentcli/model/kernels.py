@@ -19,7 +19,7 @@ LEVELS = 2**16
 HALVES = (torch.bfloat16, torch.float16)
 FUSED_IF_POSSIBLE = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
 """The fused attention; the plain one for a mask that is trained itself, which the fused one does not take."""
-LARGE = 2000
+_LARGE_TABLE = 2000
 """The least number of rows of a table of embeddings whose gradient is sparse."""
 
 
@@ -48,7 +48,7 @@ def sparse_embedding(
     sparse: bool = False,
 ) -> Tensor:
     """Look up embeddings ``[..., d]``; the gradient of a large table on a CPU is sparse."""
-    large = weight.device.type == "cpu" and len(weight) >= LARGE and not scale_grad_by_freq
+    large = weight.device.type == "cpu" and len(weight) >= _LARGE_TABLE and not scale_grad_by_freq
     return embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse or large)
 
 
@@ -94,7 +94,7 @@ def scaled(states: Tensor, kept: Tensor, scale: float) -> Tensor:
     return kept.to(states.dtype).mul_(states).mul_(scale)
 
 
-def attention(
+def fast_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, **others: Any
 ) -> Tensor:
     """Return scaled dot-product attention ``[..., T, d]``, with the weights' dropout by `fast_dropout`.
@@ -147,5 +147,5 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
 REPLACED: dict[Any, Callable[..., Any]] = {
     dropout: fast_dropout,
     embedding: sparse_embedding,
-    scaled_dot_product_attention: attention,
+    scaled_dot_product_attention: fast_attention,
 }

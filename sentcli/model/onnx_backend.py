@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
     from sentcli.model.token_head import TokenHead
 
-Batch = dict[str, "Int64Array"]
+PaddedBatch = dict[str, "Int64Array"]
 CPU_BATCH_TOKENS = 512
 """On two cores, which run two batches at a time, MiniLM ran a tenth faster with 512 tokens a batch than with 1,024."""
-GPU_BATCH_TOKENS = 32768
+_GPU_BATCH_TOKENS = 32768
 GPU_STREAMS = 2
 """On a GPU one batch is copied there while another one is computed."""
 
@@ -88,10 +88,10 @@ class OnnxBackend(Backend):
             self.default_batch_tokens = CPU_BATCH_TOKENS
         else:
             self.streams = GPU_STREAMS
-            self.default_batch_tokens = GPU_BATCH_TOKENS
+            self.default_batch_tokens = _GPU_BATCH_TOKENS
         self.inputs = {argument.name: argument.type for argument in self.session.get_inputs()}
         outputs = {output.name: output.shape for output in self.session.get_outputs()}
-        self.head = pooling_of(export, spec, path, list(self.inputs), list(outputs))
+        self.head = graph_pooling(export, spec, path, list(self.inputs), list(outputs))
         _refuse_fixed_sizes(path, self.session)
         self.output = SENTENCES if self.head is None else self.head.output
         *_, width = outputs[self.output] or [0]
@@ -107,7 +107,7 @@ class OnnxBackend(Backend):
         """Be copied or sent to another process as the name of a folder, which has to be there."""
         return _opened, (type(self), self.folder, self.export, self.device, self.spec)
 
-    def run(self, batch: Batch, prompt_length: int) -> Float32Array:
+    def run(self, batch: PaddedBatch, prompt_length: int) -> Float32Array:
         """Return ``[B, dim]`` for a padded batch.
 
         Raises:
@@ -146,7 +146,7 @@ class OnnxBackend(Backend):
         return vectors
 
 
-def input_of(batch: Batch, name: str) -> Int64Array:
+def input_of(batch: PaddedBatch, name: str) -> Int64Array:
     """Return an input of a batch; a single text is of type 0 throughout, which a tokenizer need not say."""
     if name in batch:
         return batch[name]
@@ -171,7 +171,7 @@ def _refuse_fixed_sizes(path: Path, session: Any) -> None:
             raise InputError(f"{path} takes batches of the shape {argument.shape} alone: export it with dynamic axes")
 
 
-def pooling_of(
+def graph_pooling(
     export: Export, spec: EncoderSpec | None, path: Path, inputs: list[str], outputs: list[str]
 ) -> TokenHead | None:
     """Return what pools the output of a graph that another program wrote; None for an export of sentcli, which does it.

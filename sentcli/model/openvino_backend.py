@@ -16,7 +16,7 @@ from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Backend, Batches
 from sentcli.model.exported import SENTENCES, TOKEN_OUTPUTS, Export, check_files
-from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch, input_of, pooling_of
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, PaddedBatch, graph_pooling, input_of
 from sentcli.model.padding import try_padding
 from sentcli.waiting import forked, refuse_lost
 
@@ -27,7 +27,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
 KNOWN_LENGTHS = (12, 7, 4, 3)
-ADVICE = ", or use --backend onnx or torch"
+_OTHER_BACKENDS = ", or use --backend onnx or torch"
 MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
 """How far the vector of a known row may be from its first one, relative to its length."""
 
@@ -48,7 +48,7 @@ class _OfThread(threading.local):
     batches = 0
 
 
-def _known_rows(lengths: Int64Array, inputs: Sequence[str], pad_id: int) -> Batch:
+def _known_rows(lengths: Int64Array, inputs: Sequence[str], pad_id: int) -> PaddedBatch:
     """Return a padded batch of texts of some lengths, which is computed again and again."""
     places = np.arange(lengths.max())
     mask = places < lengths[:, None]
@@ -89,7 +89,7 @@ class OpenVinoBackend(Backend):
             precision: ``bf16`` computes an fp32 export in bfloat16, where the processor has instructions for it.
             spec: the description of the encoder, by which the output of a foreign graph is pooled.
         """
-        refuse_lost("openvino", ADVICE)
+        refuse_lost("openvino", _OTHER_BACKENDS)
         openvino = required("openvino", "openvino", "openvino", "--backend openvino")
         self.folder = folder
         self.export = export
@@ -119,7 +119,7 @@ class OpenVinoBackend(Backend):
             outputs = [_name_of(port) for port in self.compiled.outputs]
         except Exception as error:  # OpenVINO raises many kinds for a damaged file
             raise SentcliError(f"openvino cannot open {path}: {one_line(error)}") from error
-        self.head = pooling_of(export, spec, path, self.inputs, outputs)
+        self.head = graph_pooling(export, spec, path, self.inputs, outputs)
         self.output: int | str = 0 if self.head is None else self.head.output
         self._own = _OfThread()
         # The first access to a tensor's data initialises something, and deadlocks if two threads do it (2026.4).
@@ -142,7 +142,7 @@ class OpenVinoBackend(Backend):
         """Be copied or sent to another process as the name of a folder, which has to be there."""
         return _opened, (type(self), self.folder, self.export, self.device, self.precision, self.spec)
 
-    def run(self, batch: Batch, prompt_length: int) -> Float32Array:
+    def run(self, batch: PaddedBatch, prompt_length: int) -> Float32Array:
         """Return ``[B, dim]`` for a padded batch; may be called by several threads.
 
         Raises:
@@ -150,7 +150,7 @@ class OpenVinoBackend(Backend):
                 vectors than at first for rows that are known.
         """
         if self.process != os.getpid():
-            raise forked("openvino", ADVICE)
+            raise forked("openvino", _OTHER_BACKENDS)
         own = self._own
         if own.request is None:
             own.request = self.compiled.create_infer_request()
@@ -167,7 +167,7 @@ class OpenVinoBackend(Backend):
         own.batches += 1
         return vectors
 
-    def _infer(self, request: Any, batch: Batch, prompt_length: int = 0) -> Float32Array:
+    def _infer(self, request: Any, batch: PaddedBatch, prompt_length: int = 0) -> Float32Array:
         try:
             outputs = request.infer({name: input_of(batch, name) for name in self.inputs})
         except Exception as error:

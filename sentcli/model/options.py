@@ -12,7 +12,7 @@ from sentcli.bounds import Flag, Holds, one_of
 from sentcli.errors import InputError
 from sentcli.machine import accelerator_in_sight
 
-Backend = Literal["auto", "torch", "onnx", "openvino"]
+BackendName = Literal["auto", "torch", "onnx", "openvino"]
 Precision = Literal["auto", "fp32", "fp16", "bf16", "int8"]
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
 SERVED_HELP = "A model folder, a hub id, a short name (sentcli doctor), or URL#NAME"
@@ -63,13 +63,13 @@ class LoadOptions(ModelOptions):
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
     """
 
-    backend: Backend = "auto"
+    backend: BackendName = "auto"
     precision: Precision = "auto"
     device: str = "auto"
     allow_cpu_fallback: bool = False
 
     def __post_init__(self) -> None:
-        one_of("backend", self.backend, get_args(Backend))
+        one_of("backend", self.backend, get_args(BackendName))
         one_of("precision", self.precision, get_args(Precision))
         if self.precision == "int8" and self.backend == "torch":
             raise InputError("int8 runs on the onnx or openvino backend, not on torch")

@@ -16,10 +16,10 @@ PADDING_DRIFT: Final = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.02}
 """By how much of its largest component padding may move a vector by rounding alone."""
 PADDING_COUNTS = ("nystromformer", "yoso", "mra", "reformer", "fnet")
 """Architectures whose vectors depend on padding, some of them in long texts only."""
-Run = Callable[[dict[str, Int64Array], int], Vectors]
+_RunGraph = Callable[[dict[str, Int64Array], int], Vectors]
 
 
-def try_padding(run: Run, kind: str, precision: str) -> tuple[int, Batches]:
+def try_padding(run: _RunGraph, kind: str, precision: str) -> tuple[int, Batches]:
     """Return the dimension of a model's vectors, and which texts may be run together.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.pages import Heading, PageLayout, page_layout
-from sentcli.io.readers import RowBatch
+from sentcli.io.readers import SourceRows
 from sentcli.io.table_source import TableSource
 from sentcli.model.cutting import Cutter, Span
 
@@ -19,23 +19,23 @@ COLUMNS = ("document", "passage", "start", "end", "heading")
 """The columns of passages: the id of the document, the number of the passage in it, from 0, its characters in the text
 of the document, and the headings above its text. The text of a passage is what stands between these characters, below
 the header row of a table if it begins among the rows of one."""
-TITLES = ("title", "headline", "subject", "name")
+_TITLE_COLUMNS = ("title", "headline", "subject", "name")
 """The columns that may hold the title of a document, in any case; `heading` is a column of passages."""
 BETWEEN_HEADINGS = " > "
-ID = "id"
-TEXT = "text"
+_ID = "id"
+_TEXT = "text"
 
 
 def title_columns(names: Iterable[str]) -> list[str]:
-    """Return the columns that may hold the titles of documents, in the order of `TITLES`."""
+    """Return the columns that may hold the titles of documents, in the order of `_TITLE_COLUMNS`."""
     found = []
     for name in sorted(names):
-        if name.lower() in TITLES:
+        if name.lower() in _TITLE_COLUMNS:
             found.append(name)
-    return sorted(found, key=lambda name: TITLES.index(name.lower()))
+    return sorted(found, key=lambda name: _TITLE_COLUMNS.index(name.lower()))
 
 
-def title_of(values: Iterable[object]) -> str:
+def _title_of(values: Iterable[object]) -> str:
     """Return the title of a document, given its cells of `title_columns`: the first text; empty if there is none."""
     for value in values:
         if isinstance(value, str) and value.strip():
@@ -84,7 +84,7 @@ def stored_contexts(context: Context, columns: Mapping[str, Sequence[Any]]) -> l
     headings, *titles = [columns[name] for name in needed]
     contexts = []
     for row, heading in enumerate(headings):
-        title = title_of([column[row] for column in titles])
+        title = _title_of([column[row] for column in titles])
         contexts.append(context_of(title, heading or "", context))
     return contexts
 
@@ -96,7 +96,7 @@ def with_contexts(context: Context, columns: Mapping[str, Sequence[Any]]) -> lis
         context: as for `stored_contexts`.
         columns: the texts, the cells of `context_columns`, and any others.
     """
-    texts = list(columns[TEXT])
+    texts = list(columns[_TEXT])
     contexts = stored_contexts(context, columns)
     if not contexts:
         return texts
@@ -105,7 +105,7 @@ def with_contexts(context: Context, columns: Mapping[str, Sequence[Any]]) -> lis
 
 def encoded_texts(rows: TableSource, context: Context) -> Iterator[str]:
     """Yield what `with_contexts` returns of every row, in order."""
-    names = [TEXT, *context_columns(context, rows.schema)]
+    names = [_TEXT, *context_columns(context, rows.schema)]
     for table in rows.tables(names):
         yield from with_contexts(context, table.to_pydict())
 
@@ -122,7 +122,7 @@ class PassageRows:
     cutter: Cutter
     context: Context = "none"
 
-    def __call__(self, documents: RowBatch, first_number: int) -> RowBatch:
+    def __call__(self, documents: SourceRows, first_number: int) -> SourceRows:
         """Return the passages of some documents, in order.
 
         Args:
@@ -134,7 +134,7 @@ class PassageRows:
         """
         source = documents.source
         for name in documents.names():
-            if name in (ID, TEXT, *COLUMNS):
+            if name in (_ID, _TEXT, *COLUMNS):
                 raise DataError(source.name, f"column {name!r} is one that passages have: rename it in the input")
         titles = self._titles(documents)
         passages = _Passages(documents)
@@ -146,14 +146,14 @@ class PassageRows:
                 raise source.error(f"document {document!r}: {error}", documents.lines[row]) from None
         return passages.batch()
 
-    def _titles(self, documents: RowBatch) -> list[str]:
+    def _titles(self, documents: SourceRows) -> list[str]:
         """Return the title of each document; empty where it has none."""
         names = title_columns(documents.names())
         if not names:
             return [""] * len(documents)
-        return list(map(title_of, zip(*map(documents.column, names), strict=True)))
+        return list(map(_title_of, zip(*map(documents.column, names), strict=True)))
 
-    def _cut(self, documents: RowBatch, row: int, title: str) -> Iterator[_Passage]:
+    def _cut(self, documents: SourceRows, row: int, title: str) -> Iterator[_Passage]:
         """Yield the passages of a document."""
         text = documents.texts[row]
         page = PageLayout()
@@ -187,7 +187,7 @@ class _Passage:
 class _Passages:
     """The passages of some documents, which are gathered."""
 
-    documents: RowBatch
+    documents: SourceRows
     records: list[dict[str, Any]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     ids: list[str | None] = field(default_factory=list)
@@ -214,12 +214,12 @@ class _Passages:
             self.places.append(documents.places[row])
             self.lines.append(documents.lines[row])
 
-    def batch(self) -> RowBatch:
+    def batch(self) -> SourceRows:
         """Return the passages as rows."""
         return replace(
             self.documents,
-            text_field=TEXT,
-            id_field=ID,
+            text_field=_TEXT,
+            id_field=_ID,
             places=self.places,
             lines=self.lines,
             texts=self.texts,
@@ -232,7 +232,7 @@ class _Passages:
         )
 
 
-def _id_of(documents: RowBatch, row: int, first_number: int) -> str:
+def _id_of(documents: SourceRows, row: int, first_number: int) -> str:
     """Return the id of a document, which is its number where it has no other."""
     key = None
     if documents.ids is not None:

@@ -24,7 +24,7 @@ from sentcli.model.served import ServedModel
 from sentcli.model.spec import EncoderSpec
 
 Agreement = Literal["equal", "rounding", "another precision", "another pooling or prompt", "another model"]
-WIDTH = 16
+_WIDTH = 16
 """The numbers that are kept of each vector: its products with as many fixed random directions."""
 SUM_ORDER = 1e-5
 """Differences below this share of the length of a vector are those of sums in another order."""
@@ -36,7 +36,7 @@ PRECISION = 0.02
 precision: int8 makes less than 0.01 of it."""
 ANY_PRECISION = 0.2
 """The same weights that differ by more are not only computed in another precision."""
-TEXTS = (
+PROBE_TEXTS = (
     "A man is playing a guitar.",
     "The cat sat on the mat.",
     "Two dogs run through the snow.",
@@ -107,7 +107,7 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class ProbeVectors:
-    """What is kept of the vectors of `TEXTS`."""
+    """What is kept of the vectors of `PROBE_TEXTS`."""
 
     sha256: str
     """Of the vectors in float32, little endian, ``[64, dim]``."""
@@ -124,14 +124,14 @@ class ProbeVectors:
 
     def __post_init__(self) -> None:
         """Refuse vectors of another size."""
-        whole = len(base64.b64decode(self.vectors)) == 4 * len(TEXTS) * WIDTH
+        whole = len(base64.b64decode(self.vectors)) == 4 * len(PROBE_TEXTS) * _WIDTH
         if not whole or not np.isfinite(self._numbers).all():
             raise ValueError("vectors are not those of the fixed texts")
 
     @classmethod
     def of(cls, model: LoadedModel | ServedModel, prompt: str) -> ProbeVectors:
         """Encode the texts with a prompt in front of each; a host is sent them."""
-        vectors, spec = model.encode(TEXTS, prompt).vectors.astype("<f4"), model.spec
+        vectors, spec = model.encode(PROBE_TEXTS, prompt).vectors.astype("<f4"), model.spec
         weights = ModelSource.of(spec).weights if isinstance(spec, EncoderSpec) else ()
         length = model.tokenizer.max_length if isinstance(model, LoadedModel) else None
         return cls(
@@ -169,7 +169,7 @@ class ProbeVectors:
 
     @property
     def _numbers(self) -> Float64Array:
-        return np.frombuffer(base64.b64decode(self.vectors), "<f4").reshape(len(TEXTS), WIDTH).astype(np.float64)
+        return np.frombuffer(base64.b64decode(self.vectors), "<f4").reshape(len(PROBE_TEXTS), _WIDTH).astype(np.float64)
 
     def compare(self, other: ProbeVectors) -> tuple[Agreement, str]:
         """Tell what another model is to the one that these are of, in a word and in a sentence."""
@@ -197,5 +197,5 @@ class ProbeVectors:
 
 def _projected(vectors: Vectors) -> Float32Array:
     """Return the products of vectors ``[n, dim]`` with fixed directions ``[n, 16]``."""
-    directions = np.random.default_rng(0).standard_normal((vectors.shape[1], WIDTH)) / WIDTH**0.5
+    directions = np.random.default_rng(0).standard_normal((vectors.shape[1], _WIDTH)) / _WIDTH**0.5
     return np.asarray(vectors.astype(np.float64) @ directions, "<f4")

@@ -14,11 +14,11 @@ from annotated_types import Ge, Gt
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.forms import checked, read_json
-from sentcli.model.folder_keys import PROMPTS, TEXT, TOKENIZER, refuse_keys, refuse_unknown
+from sentcli.model.folder_keys import PROMPTS, SENTENCE_BERT_CONFIG, TOKENIZER, refuse_keys, refuse_unknown
 from sentcli.model.spec import OTHER_SIMILARITIES, Similarity
 
 TEXT_FILES = (
-    TEXT,
+    SENTENCE_BERT_CONFIG,
     "sentence_roberta_config.json",
     "sentence_distilbert_config.json",
     "sentence_camembert_config.json",
@@ -114,7 +114,7 @@ class PromptSettings:
         return {name: text or "" for name, text in (self.prompts or {}).items()}
 
 
-SCORES = {
+_CROSS_ENCODER_SCORES = {
     "transformer_task": "sequence-classification",
     "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
     "module_output_name": "scores",
@@ -133,11 +133,11 @@ def read_text_settings(folder: Path, *, classifier: bool = False) -> TextSetting
         InputError: for a key that is not known or not supported.
     """
     present = [folder / name for name in TEXT_FILES if (folder / name).exists()]
-    path = present[0] if present else folder / TEXT
+    path = present[0] if present else folder / SENTENCE_BERT_CONFIG
     content = _content(path)
     if classifier:
-        content = {key: value for key, value in content.items() if SCORES.get(key) != value}
-    refuse_unknown(TEXT, content, path)
+        content = {key: value for key, value in content.items() if _CROSS_ENCODER_SCORES.get(key) != value}
+    refuse_unknown(SENTENCE_BERT_CONFIG, content, path)
     settings = checked(TextSettings, content, path)
     for modality, how in (settings.modality_config or {}).items():
         _check_modality(modality, how, path)

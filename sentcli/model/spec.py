@@ -206,9 +206,9 @@ class EncoderSpec(ModelSpec):
         first = modules[0]
         if len(modules) == 1 and isinstance(first, PoolingSpec):
             return "+".join(first.modes)
-        from sentcli.model.modules.naming import pooling_of
+        from sentcli.model.modules.naming import pooling_name
 
-        return pooling_of(modules)
+        return pooling_name(modules)
 
     @property
     def is_plain_mean(self) -> bool:

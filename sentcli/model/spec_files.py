@@ -18,7 +18,7 @@ from sentcli.io.typed import ValueCheck
 from sentcli.io.weights import ADAPTER, SERVE_IT, inside
 from sentcli.model.folder_keys import CONFIG, MODULE_LIST, refuse_keys, refuse_unknown
 from sentcli.model.modules import ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec, module_called
-from sentcli.model.modules.base import OWN
+from sentcli.model.modules.base import OWN_PREFIX
 from sentcli.model.settings_files import (
     read_prompt_settings,
     read_text_settings,
@@ -27,7 +27,7 @@ from sentcli.model.settings_files import (
 )
 from sentcli.model.spec import STATIC, UNKNOWN_LEFT_OUT, EncoderSpec
 
-THEIRS = "sentence_transformers."
+_SENTENCE_TRANSFORMERS_PREFIX = "sentence_transformers."
 """The prefix of the names of sentence-transformers' modules."""
 
 
@@ -41,13 +41,13 @@ class ModuleEntry:
     @property
     def name(self) -> str:
         """The name by which the module is known: its class, in full if it is not one of sentence-transformers."""
-        if not self.type.startswith(THEIRS):
+        if not self.type.startswith(_SENTENCE_TRANSFORMERS_PREFIX):
             return self.type
         return self.type.rpartition(".")[2]
 
 
-Size = Annotated[int, Ge(1), Le(10**8)] | None
-Layers = Annotated[int, Ge(1), Le(1000)] | None
+_Size = Annotated[int, Ge(1), Le(10**8)] | None
+_Layers = Annotated[int, Ge(1), Le(1000)] | None
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,20 @@ class TransformerSizes:
     """The class and sizes in ``config.json``, without which no model is built; transformers checks the rest."""
 
     architectures: list[str] | None = None
-    hidden_size: Size = None
-    dim: Size = None
-    d_model: Size = None
-    n_embd: Size = None
-    emb_dim: Size = None
-    intermediate_size: Size = None
-    hidden_dim: Size = None
-    vocab_size: Size = None
-    max_position_embeddings: Size = None
-    num_hidden_layers: Layers = None
-    n_layers: Layers = None
-    n_layer: Layers = None
-    num_layers: Layers = None
-    encoder_layers: Layers = None
+    hidden_size: _Size = None
+    dim: _Size = None
+    d_model: _Size = None
+    n_embd: _Size = None
+    emb_dim: _Size = None
+    intermediate_size: _Size = None
+    hidden_dim: _Size = None
+    vocab_size: _Size = None
+    max_position_embeddings: _Size = None
+    num_hidden_layers: _Layers = None
+    n_layers: _Layers = None
+    n_layer: _Layers = None
+    num_layers: _Layers = None
+    encoder_layers: _Layers = None
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -283,12 +283,12 @@ def _read_module(entry: ModuleEntry, folder: Path) -> ModuleSpec:
     module = module_called(name)
     if module is not None:
         return module.read(path)
-    if name.startswith(OWN):
+    if name.startswith(OWN_PREFIX):
         raise InputError(
             f"{folder}: module {name} is not one of this package: import the file that defines it first, or run "
             "the model.onnx beside it with onnxruntime"
         )
-    if not entry.type.startswith(THEIRS):
+    if not entry.type.startswith(_SENTENCE_TRANSFORMERS_PREFIX):
         raise InputError(f"{folder}: module {entry.type} is code from elsewhere, which is never run")
     raise InputError(
         f"{folder}: module {name} is not supported; "

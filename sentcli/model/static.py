@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 STATIC_LENGTH = 2**20
 """The maximum length in tokens, since nothing limits it."""
-TABLE = "embedding.weight"
+_TABLE = "embedding.weight"
 ROWS = "mapping"
-WEIGHTS = "weights"
+_WEIGHTS = "weights"
 THEIR_TABLE = "embeddings"
 """The name of the table in model2vec's files."""
 TABLE_FILE = "model.safetensors"
 """The file of the table, the weights and the rows of tokens."""
-TABLES = (TABLE, THEIR_TABLE)
+_TABLES = (_TABLE, THEIR_TABLE)
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ def table_sizes(folder: Path) -> dict[str, int]:
     """
     path = folder / TABLE_FILE
     shapes = _shapes(path)
-    shape = next((shapes[name] for name in TABLES if name in shapes), ())
+    shape = next((shapes[name] for name in _TABLES if name in shapes), ())
     if len(shape) != 2:
-        raise InputError(f"{path} holds no table of token vectors: {' or '.join(TABLES)}")
+        raise InputError(f"{path} holds no table of token vectors: {' or '.join(_TABLES)}")
     tokens = shapes.get(ROWS, shape)[0]
     return {"hidden_size": shape[1], "vocab_size": tokens}
 
@@ -141,14 +141,14 @@ def static_table(folder: Path, state: Mapping[str, AnyArray]) -> AnyArray:
     """
     import numpy as np
 
-    table: AnyArray = next(state[name] for name in TABLES if name in state)
+    table: AnyArray = next(state[name] for name in _TABLES if name in state)
     table = table.astype(np.float32, copy=False)
     if ROWS in state:
         rows = state[ROWS].astype(np.int64, copy=False)
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(table):
             raise InputError(f"{folder}: a token has a row that is not in its table of {len(table)} vectors")
         table = table[rows]
-    if WEIGHTS in state:
-        weights = state[WEIGHTS].astype(np.float32)
+    if _WEIGHTS in state:
+        weights = state[_WEIGHTS].astype(np.float32)
         table = table * weights[:, None]
     return table

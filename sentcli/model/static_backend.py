@@ -100,7 +100,7 @@ def _types(spec: EncoderSpec) -> set[str]:
         return {"unknown"}
 
 
-def load(name: str, spec: EncoderSpec, options: LoadOptions) -> LoadedModel:
+def load_static(name: str, spec: EncoderSpec, options: LoadOptions) -> LoadedModel:
     """Load a model that `runs` accepts."""
     tokenizer = fit(plain_tokenizer(spec.folder), spec, None, options.max_length)
     tokenizer.has_type_ids = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from sentcli.errors import InputError
 from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json
-from sentcli.io.graph_files import RUNTIMES, rank
+from sentcli.io.graph_files import RUNTIMES, graph_rank
 from sentcli.io.weights import has_weights
 from sentcli.model.exported import FOREIGN, Export, exports_in, foreign_graphs, graph_files
 from sentcli.model.identity import model_digest, same_modules
@@ -86,7 +86,7 @@ def _own(spec: EncoderSpec, precision: str, runtimes: Sequence[str]) -> Export |
         exports.append(export)
     if not exports:
         return None
-    export = min(exports, key=lambda each: rank(each.precision, each.runtime, runtimes))
+    export = min(exports, key=lambda each: graph_rank(each.precision, each.runtime, runtimes))
     folder_spec = read_spec(spec.folder)
     if not same_modules(folder_spec.modules, spec.modules):
         return None  # the user chose another pooling or normalisation
@@ -116,7 +116,7 @@ def _foreign(spec: EncoderSpec, precision: str, runtimes: tuple[str, ...]) -> Ex
             f"{spec.folder} holds {graphs[0].file}, which gives a vector of each token, and does not say how to pool "
             "them: give --pooling (mean, cls, ...), as the card of the model says"
         )
-    chosen = min(graphs, key=lambda each: rank(each.precision, each.runtime, runtimes))
+    chosen = min(graphs, key=lambda each: graph_rank(each.precision, each.runtime, runtimes))
     files = graph_files(spec.folder, chosen.file)
     by_name = {str(path.relative_to(spec.folder)): known_digest(path) for path in files}
     return Export(

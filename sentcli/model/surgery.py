@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from sentcli.errors import InputError, one_line
 from sentcli.model import flat_attention
-from sentcli.model.attention import attention
+from sentcli.model.attention import recorded_attention
 
 SHARED_LAYERS = "encoder.albert_layer_groups"
 
 
-def depth(backbone: Any) -> int:
+def layer_count(backbone: Any) -> int:
     """Return how many layers a forward pass runs; a shared layer (ALBERT) counts each time."""
     return int(backbone.config.num_hidden_layers)
 
@@ -120,7 +120,7 @@ def _refuse_undescribed(backbone: Any, chosen: Sequence[int]) -> None:
 def _part(backbone: Any, keep: slice) -> Any:
     path, layers = layer_list(backbone)
     part = copy.deepcopy(backbone)
-    count = len(range(depth(backbone))[keep])
+    count = len(range(layer_count(backbone))[keep])
     if path != SHARED_LAYERS:
         parent, _, name = path.rpartition(".")
         setattr(part.get_submodule(parent), name, part.get_submodule(path)[keep])
@@ -208,7 +208,9 @@ class FirstTokenForward:
         if attention_mask is not None and attention_mask.shape[2] != 1:
             attention_mask = attention_mask[:, :, :1]
         dropout = self_attn.dropout.p if self_attn.training else 0.0
-        context, _ = attention(self_attn, query, key, value, attention_mask, scaling=self_attn.scaling, dropout=dropout)
+        context, _ = recorded_attention(
+            self_attn, query, key, value, attention_mask, scaling=self_attn.scaling, dropout=dropout
+        )
         return layer.feed_forward_chunk(layer.attention.output(context.flatten(2), first))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
@@ -22,7 +22,7 @@ from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
 from sentcli.model import attention, building, flat_attention
 from sentcli.model.ahead import PendingCopy, queued_to, runs_ahead
-from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, PendingVectors, size_of
+from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, Notice, PendingVectors, size_of
 from sentcli.model.flat import Flat, padded_alone
 from sentcli.model.flat_attention import FlatInputs, Kernel
 from sentcli.model.options import LoadOptions
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
     from sentcli.model.torch_model import TorchEncoder
 
-Notice = Callable[[str], None]
-
 
 def quiet_transformers() -> None:
     """Silence the progress bars and notices of transformers; errors still raise exceptions."""
@@ -47,7 +45,7 @@ def quiet_transformers() -> None:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-GPU_BATCH_TOKENS = {"fp32": 32_768, "bf16": 65_536, "fp16": 65_536}
+_GPU_BATCH_TOKENS = {"fp32": 32_768, "bf16": 65_536, "fp16": 65_536}
 """The tokens of a batch on an accelerator. In half precision twice as many take the same memory."""
 UNDER_WAY = 4
 """How many batches are given to a GPU before the vectors of the first one are waited for."""
@@ -68,7 +66,7 @@ class TorchBackend(Backend):
         self.precision = precision
         self.process = os.getpid()
         # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
-        self.default_batch_tokens = 1024 if device.type == "cpu" else GPU_BATCH_TOKENS[precision]
+        self.default_batch_tokens = 1024 if device.type == "cpu" else _GPU_BATCH_TOKENS[precision]
         self.streams = UNDER_WAY if runs_ahead(device) else 1
         self.dimension = 0
         self.batches: Batches = "padded"
@@ -112,7 +110,7 @@ class TorchBackend(Backend):
             attention.install(module.backbone)  # whose masks are not waited for
         self.dimension, self.batches = try_padding(self.run, kind, self.precision)
         kernel = flat_attention.choose_kernel(self.torch_device, self.precision)
-        if kernel is None or self.batches != "padded" or kind not in flat_attention.FAMILIES:
+        if kernel is None or self.batches != "padded" or kind not in flat_attention.FLAT_FAMILIES:
             return
         problem = self._try_flat(kernel)
         if problem:
@@ -195,7 +193,7 @@ class TorchBackend(Backend):
             yield
 
 
-def load(
+def load_torch(
     name: str,
     spec: EncoderSpec,
     options: LoadOptions,
@@ -216,7 +214,7 @@ def load(
     backend = TorchBackend.choose(options, notice)
     hf_tokenizer = static_tokenizer(spec.folder) if spec.is_static else load_tokenizer(spec.tokenizer_folder)
     tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
-    module = building.build(spec, notice, untrained=untrained)
+    module = building.build_encoder(spec, notice, untrained=untrained)
     try:
         backend.attach(module, notice)
     except SentcliError:

@@ -145,7 +145,7 @@ class TorchEncoder(nn.Module):
             del inputs["attention_mask"]  # attention without a mask is a few percent faster
         options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
         first_only = sentence_only and self.first_token_suffices and not prompt_length
-        first_only = first_only and surgery.depth(self.backbone) - 1 not in attention_layers
+        first_only = first_only and surgery.layer_count(self.backbone) - 1 not in attention_layers
         narrowed = surgery.first_token_only() if first_only else nullcontext()
         with narrowed, full, attention.recording(self.backbone, attention_layers) as recorder:
             if attention_layers and recorder is None:

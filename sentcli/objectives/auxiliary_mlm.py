@@ -41,7 +41,7 @@ class AuxiliaryNetwork(nn.Module):
     def __init__(self, context: ObjectiveContext, layers: int, init: str, *, tied: bool = False) -> None:
         super().__init__()
         backbone = context.backbone
-        depth = surgery.depth(backbone)
+        depth = surgery.layer_count(backbone)
         if not 1 <= layers <= depth:
             raise InputError(f"layers {layers}: the auxiliary network can have 1 to {depth}")
         self.layers = surgery.upper_layers(backbone, layers)
@@ -132,7 +132,7 @@ class _AuxiliarySettings(Objective):
 
     def lower(self, context: ObjectiveContext) -> int:
         """Return the number of layers of the lower part."""
-        depth = surgery.depth(context.backbone)
+        depth = surgery.layer_count(context.backbone)
         lower = self.skip_from or min(6, depth // 2)
         if not 1 <= lower < depth:
             raise InputError(f"skip_from {lower} leaves no layer of this model's {depth} above it")

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from sentcli.bounds import Positive, Share
+from sentcli.bounds import Fraction, Positive
 from sentcli.errors import InputError
 from sentcli.model.surgery import ema_update, freeze, reset, set_dropout
 from sentcli.objectives.base import Objective, StatefulObjective, Views
@@ -208,9 +208,9 @@ class Contrastive(InBatchNegatives, name="contrastive"):
 
     queue_size: Annotated[int, Ge(0), Le(LARGEST_QUEUE)] = 0
     """The number of past vectors that are negatives; 0 for no queue. All processes share the queue."""
-    momentum: Share = 0.995
+    momentum: Fraction = 0.995
     """The momentum encoder, which fills the queue, moves by m <- momentum * m + (1 - momentum) * online."""
-    momentum_dropout: Share = 0.3
+    momentum_dropout: Fraction = 0.3
     """The dropout rate of the momentum encoder."""
     momentum_init: Literal["online", "random"] = "online"
     """The momentum encoder starts as a copy of the ``online`` one, or from ``random`` weights, as in ESimCSE's code by

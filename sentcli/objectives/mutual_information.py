@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentcli.bounds import Count, one_of
+from sentcli.bounds import WholeNumber, one_of
 from sentcli.errors import InputError
-from sentcli.model.surgery import depth
+from sentcli.model.surgery import layer_count
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.precision import widened
 
@@ -228,7 +228,7 @@ class AttentionMI(Objective, name="ami"):
     """The range of layers; ``auto`` is the four before the last, 8 to 11 of 12 counted from 1 and 2 to 5 of 6. A model
     with fewer than five layers has two: 2 and 3 of 4."""
     slicing: Slicing = "layer-pairs"
-    samples: Count = 150
+    samples: WholeNumber = 150
     """The number of positions that are drawn from each slice; 0 takes all."""
     scale_by_share: bool = True
     log: bool = True
@@ -251,7 +251,7 @@ class AttentionMI(Objective, name="ami"):
 
     def build(self, context: ObjectiveContext) -> Loss:
         """Check that the attention of this model can be cut into slices, and return this objective."""
-        layers = len(self.attention_layers(depth(context.backbone)))
+        layers = len(self.attention_layers(layer_count(context.backbone)))
         heads = context.backbone.config.num_attention_heads
         if self.slicing == "layer-pairs" and layers % 2:
             raise InputError(f"ami: layers {self.layers} are {layers}; layer-pairs needs an even number of them")
@@ -261,7 +261,7 @@ class AttentionMI(Objective, name="ami"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the negative mutual information of views 1 and 2."""
-        layers = self.attention_layers(depth(views.encoder.backbone))
+        layers = self.attention_layers(layer_count(views.encoder.backbone))
         weights = widened(torch.stack([views.attentions[layer] for layer in layers]))
         return -attention_mutual_information(
             weights[:, 0],

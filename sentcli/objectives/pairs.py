@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from sentcli.bounds import AtLeastOne, Count, Positive
+from sentcli.bounds import AtLeastOne, Positive, WholeNumber
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.precision import widened
 
@@ -111,7 +111,7 @@ class PairClasses(Objective, name="softmax"):
     SBERT's objective on natural language inference (Reimers and Gurevych, EMNLP 2019, sec. 3).
     """
 
-    classes: Count = 0
+    classes: WholeNumber = 0
     """The number of classes; 0 takes as many as the data has."""
 
     needs: ClassVar[str] = "classed-pairs"

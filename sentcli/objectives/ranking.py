@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sentcli.bounds import Positive, Share
+from sentcli.bounds import Fraction, Positive
 from sentcli.errors import InputError
 from sentcli.objectives.base import Objective, Views
 from sentcli.objectives.contrastive import cosines
@@ -117,7 +117,7 @@ class RankingDistillation(Objective, name="ranking"):
     """The temperature of the student's similarities, tau 2."""
     teacher_temperature: Positive = 0.025
     """The temperature of the teacher's, tau 3, for ListNet; ListMLE takes their order alone."""
-    share: Share = 1 / 3
+    share: Fraction = 1 / 3
     """alpha, the weight of the first of two teachers' similarities."""
 
     teacher: ClassVar[Literal["", "vectors", "scores"]] = "vectors"

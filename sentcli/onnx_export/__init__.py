@@ -22,6 +22,6 @@ fused`.
 `onnx_export/publish.py` takes either way, in a precision and with some layers kept in fp32. It asks
 `onnx_export/verify.py` whether the vectors agree, and `alone.py` whether a program without sentcli gets them, keeps
 more layers in fp32 if int8 does not, and renames the finished folder into place. `encoder/loading.py` does the same for
-the cache, under a lock. Change `FORMAT` in `model/exported.py` when a graph comes out differently: then new exports are
-made.
+the cache, under a lock. Change `EXPORT_FORMAT` in `model/exported.py` when a graph comes out differently: then new
+exports are made.
 """

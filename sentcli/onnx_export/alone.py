@@ -35,7 +35,7 @@ HOSTILE = (
 """Texts that a tokenizer can get wrong: capitals, accents, unknown signs, other scripts, blanks, special tokens."""
 BATCH = 8
 """Texts that are padded to one length."""
-LONG = 512
+_LONG_TEXT = 512
 """A text with more characters is run by itself, since a batch of texts of thousands of tokens needs much memory."""
 
 
@@ -58,7 +58,7 @@ def tokenise(tokenizer: Any, texts: Sequence[str], *, pairs: bool) -> list[Any]:
     return tokenizer.encode_batch(inputs)
 
 
-def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *, pairs: bool) -> Vectors:
+def encode_alone(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *, pairs: bool) -> Vectors:
     """Return the vectors ``[n, dim]`` that a program makes with the tokenizers library and a runtime alone.
 
     Args:
@@ -83,10 +83,10 @@ def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the texts in their order, `BATCH` at a time, and each `LONG` one by itself."""
+    """Yield the texts in their order, `BATCH` at a time, and each `_LONG_TEXT` one by itself."""
     batch: list[str] = []
     for text in texts:
-        if len(text) > LONG:
+        if len(text) > _LONG_TEXT:
             if batch:
                 yield batch
                 batch = []
@@ -115,7 +115,7 @@ def _runtime(folder: Path, export: Export) -> tuple[list[str], Any]:
     return names, lambda batch: session.run(None, batch)[0]
 
 
-def check(folder: Path, export: Export, model: LoadedModel) -> None:
+def check_export(folder: Path, export: Export, model: LoadedModel) -> None:
     """Compare what others get of an exported folder with the token ids and the vectors of its model.
 
     In int8 vectors of such texts may be far from the model's, as those of sentences are not; what quantising costs is
@@ -136,7 +136,7 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
         ids = list(compress(encoding.ids, encoding.attention_mask))
         if ids != own:
             raise SentcliError(f"{problem}: {text!r:.60} becomes other tokens; nothing was written")
-    vectors = encode(folder, export, tokenizer, texts, pairs=pairs)
+    vectors = encode_alone(folder, export, tokenizer, texts, pairs=pairs)
     if export.precision == "int8":
         if not np.isfinite(vectors).all():
             raise SentcliError(f"{problem}: some are not finite; nothing was written")

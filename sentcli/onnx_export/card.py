@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sentcli.hub import CARD
 from sentcli.io.atomic import replacing
 from sentcli.io.weights import has_weights
-from sentcli.model.cards import SHOWN, TAGS, StartFacts, head, public_name, similarities, source_of
+from sentcli.model.cards import SHOWN, TAGS, StartFacts, card_head, printed_similarities, public_name, start_facts
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import Export, exports_in
 from sentcli.onnx_export import alone
@@ -40,7 +40,7 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
     exports = exports_in(folder)
     weights = has_weights(folder)
     first = exports[0]
-    source = source_of(model.name, model.spec.folder)
+    source = start_facts(model.name, model.spec.folder)
     library = first.runtime
     if weights and model.spec.is_sentence_transformers:
         library = "sentence-transformers"
@@ -71,7 +71,7 @@ def _head(source: StartFacts, library: str, runtimes: list[str]) -> str:
     """Return what the hub reads of the card."""
     own_tags = TAGS if library == "sentence-transformers" else TAGS[1:]
     tags = [*runtimes, *own_tags]
-    return head(
+    return card_head(
         source, library=library, tags=tags, title=source.title, data_sets=source.data_sets, scores=source.scores
     )
 
@@ -83,5 +83,5 @@ def _shown(folder: Path, model: LoadedModel, export: Export) -> str:
     if model.spec.scores_pairs:
         return ""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    vectors = alone.encode(folder, export, tokenizer, SHOWN, pairs=False)
-    return similarities(vectors, "dot")
+    vectors = alone.encode_alone(folder, export, tokenizer, SHOWN, pairs=False)
+    return printed_similarities(vectors, "dot")

@@ -91,7 +91,7 @@ class Maker:
     def expected(self) -> Vectors:
         """The model's own vectors of `texts` ``[n, dim]``."""
         self.say(f"encoding {len(self.texts)} texts with torch")
-        return verify.encode(self.model, self.texts)
+        return verify.encode_distinct_texts(self.model, self.texts)
 
     @cached_property
     def scores(self) -> dict[str, float]:
@@ -275,12 +275,12 @@ class Maker:
         self.say("comparing the export with the model, on STS-B too")
         export = self.opened()
         scores = self.scorer(export)
-        sts_b = verify.compare_scores(self.scores, scores)
+        sts_b = verify.compare_export_scores(self.scores, scores)
         return verify.compare_vectors(export, self.precision, self.texts, self.expected, sts_b)
 
     def _agreement(self, export: LoadedModel, step: int = 1) -> tuple[float, float, float]:
         """Return the `verify.agreement` of an export on every so many of the texts."""
-        vectors = verify.encode(export, self.texts[::step])
+        vectors = verify.encode_distinct_texts(export, self.texts[::step])
         return verify.agreement_by_kind(self.model, self.expected[::step], vectors, self.precision)
 
     def _fuse(self) -> None:
@@ -333,4 +333,4 @@ class Maker:
 
 def _seconds(model: LoadedModel, texts: list[str]) -> float:
     """Return the shortest time of three encodings, in seconds."""
-    return min(timeit.repeat(lambda: verify.encode(model, texts), number=1, repeat=3))
+    return min(timeit.repeat(lambda: verify.encode_distinct_texts(model, texts), number=1, repeat=3))

@@ -26,7 +26,7 @@ from sentcli.onnx_export.making import Maker, Say
 from sentcli.onnx_export.target import Target
 from sentcli.onnx_export.verify import Scorer, Verification
 
-LAYOUTS = ("own", "hub")
+_LAYOUTS = ("own", "hub")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def export_model(
     """
     _check_exportable(model)
     one_of("precision", precision, ("fp32", "fp16", "int8"))
-    one_of("layout", layout, LAYOUTS)
+    one_of("layout", layout, _LAYOUTS)
     if texts and model.spec.scores_pairs:
         raise InputError(f"{model.name} is a cross-encoder, which scores pairs; an export of it is verified on its own")
     file = _graph_file(precision, runtime, layout)
@@ -127,7 +127,7 @@ def export_model(
         else:
             write_model_files(model, temporary, weights=weights)
         if verify:
-            alone.check(temporary, export, model)
+            alone.check_export(temporary, export, model)
         export = _with_digests(export, temporary)
         write_facts(temporary, export)
         write_card(temporary, model, tokens=bool(maker.tokens))

@@ -15,10 +15,10 @@ import onnx_ir as ir
 import torch
 
 from sentcli.arrays import AnyArray
-from sentcli.model.surgery import depth, layer_list
+from sentcli.model.surgery import layer_count, layer_list
 from sentcli.onnx_export.graph import Graph, Value, array_of
 
-ACTIVATIONS = ("gelu", "relu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
+_ACTIVATIONS = ("gelu", "relu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ DISTILBERT = Family(
     down="ffn.lin2",
     norm="output_layer_norm",
 )
-FAMILIES = {
+GRAPH_FAMILIES = {
     "bert": BERT,
     "electra": BERT,
     "roberta": ROBERTA,
@@ -83,12 +83,12 @@ def family_of(backbone: Any) -> Family | None:
     config = backbone.config
     is_absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
     is_decoder = getattr(config, "is_decoder", False)
-    if not is_absolute or is_decoder or activation_of(config) not in ACTIVATIONS:
+    if not is_absolute or is_decoder or activation_name(config) not in _ACTIVATIONS:
         return None
-    return FAMILIES.get(config.model_type)
+    return GRAPH_FAMILIES.get(config.model_type)
 
 
-def activation_of(config: Any) -> str:
+def activation_name(config: Any) -> str:
     """Return the name of the activation between the two layers of a feed-forward block."""
     return str(getattr(config, "hidden_act", None) or getattr(config, "activation", ""))
 
@@ -149,7 +149,7 @@ class _Writer:
             state = self.layer(state, f"layer.{number}", layer, bias, first_only=first_only)
             first_tokens = self.first_tokens()
             states.append(graph.reshape(state, first_tokens if first_only else self.cube))
-        assert len(layers) == depth(self.backbone)
+        assert len(layers) == layer_count(self.backbone)
         return States(states[-1], graph.inputs["attention_mask"], states)
 
     def embeddings(self) -> Value:
@@ -256,7 +256,7 @@ class _Writer:
 
     def activation(self, value: Value) -> Value:
         graph = self.graph
-        kind = activation_of(self.backbone.config)
+        kind = activation_name(self.backbone.config)
         if kind == "relu":
             return graph.op("Relu", value)
         if kind in ("silu", "swish"):

@@ -103,7 +103,7 @@ def texts_for(model: LoadedModel) -> list[str]:
     return list(dict.fromkeys(pairs))
 
 
-def encode(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = None) -> Vectors:
+def encode_distinct_texts(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = None) -> Vectors:
     """Return the vectors ``[n, dim]`` of distinct texts, with the model's default prompt."""
     return model.encode(texts, model.spec.usual_prompt, batch_tokens=batch_tokens).vectors
 
@@ -161,10 +161,10 @@ def compare_vectors(
         expected: the model's own vectors of the texts ``[n, dim]``.
         sts_b: the scores on STS-B, as in `Verification`.
     """
-    results = [encode(export, texts)]
+    results = [encode_distinct_texts(export, texts)]
     # the activations of int8 are quantised for each batch, so that padding changes the vectors a little
     if precision != "int8":
-        results.append(encode(export, texts, MIXED_TOKENS))
+        results.append(encode_distinct_texts(export, texts, MIXED_TOKENS))
     difference = 0.0
     lowest = np.inf
     mean = np.inf
@@ -191,7 +191,7 @@ def compare_vectors(
     )
 
 
-def compare_scores(before: dict[str, float], after: dict[str, float]) -> dict[str, dict[str, float]]:
+def compare_export_scores(before: dict[str, float], after: dict[str, float]) -> dict[str, dict[str, float]]:
     """Return the scores of a model and of its export with their differences, by split."""
     return {
         split: {"torch": score, "export": after[split], "change": after[split] - score}

@@ -12,8 +12,8 @@ from sentcli.evaluation.differences import LEVEL, Difference
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.systems import System
 from sentcli.pages.leaders import leaders
-from sentcli.pages.protocols import measure
-from sentcli.pages.score_tables import ScoreTable, short
+from sentcli.pages.protocols import measure_name
+from sentcli.pages.score_tables import ScoreTable, short_task
 from sentcli.pages.weights import equal_because
 from sentcli.table import MINUS, MISSING, Table
 
@@ -128,8 +128,8 @@ class Differences:
             "system" if self.grouped else "model": line.system.label,
             "less": line.less,
             "seeds": line.seeds,
-            "task": short(line.column),
-            "measure": measure(line.table.models[0]) if self.is_own else None,
+            "task": short_task(line.column),
+            "measure": measure_name(line.table.models[0]) if self.is_own else None,
             "difference": difference.difference,
             "95 % from": difference.low,
             "to": difference.high,
@@ -268,7 +268,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     if len(best) + len(others) < 2:
         return None
     column = table.columns[-1]
-    where = f"on {short(column)}"
+    where = f"on {short_task(column)}"
     if column == AVERAGE:
         where = f"on average over {len(table.tasks)} data sets"
     score = _in_words(leading.value, table, column)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 STYLE = re.compile(r' style="([^"]*)"')
 OWN_ID = re.compile(r' id="[\w.]+_\d+"')
 """Ids of matplotlib that nothing refers to; two figures on a page would have the same ones."""
-MARK = re.compile(
+_MARK = re.compile(
     r'<use xlink:href="#(?P<shape>[^"]*)" x="(?P<x>[^"]*)" y="(?P<y>[^"]*)" style="(?P<style>[^"]*)"/>\s*'
 )
 RUN = re.compile(r"(?:<use [^>]*/>\s*)+")
-FEW = 50
+_FEW_MARKERS = 50
 """Fewer markers than this beside each other stay markers."""
 MANY = 3000
 """More points than this are pixels in a file, and dots of a few lines instead of markers in a page."""
@@ -261,7 +261,7 @@ def _adapted(svg: str) -> str:
         'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
     )
     body = head + body[body.index(">") + 1 :]
-    if len(MARK.findall(body)) > MANY:
+    if len(_MARK.findall(body)) > MANY:
         body = RUN.sub(_as_dots, body)
     body = STYLE.sub(_attributes, OWN_ID.sub("", body))
     for colour, name in style.VARIABLES.items():
@@ -272,8 +272,8 @@ def _adapted(svg: str) -> str:
 def _as_dots(run: re.Match[str]) -> str:
     """Return a line of dots for all markers of each shape and look in a run of markers, which is a tenth as long."""
     markers = run[0]
-    marks = list(MARK.finditer(markers))
-    if len(marks) < FEW:
+    marks = list(_MARK.finditer(markers))
+    if len(marks) < _FEW_MARKERS:
         return markers
     dots: dict[tuple[str, str], list[str]] = {}
     for mark in marks:

@@ -19,20 +19,20 @@ from sentcli.errors import InputError
 from sentcli.evaluation.score_kinds import TRAINED_HEAD
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.systems import Pattern, System, label_of
-from sentcli.hub import short
+from sentcli.hub import short_digits
 from sentcli.pages.protocols import (
     DIGESTS,
     MODEL_CHOICES,
     REVISIONS,
     SET_CHOICES,
+    as_phrase,
     common_protocol,
     different_keys,
     distinct_choices,
-    measure,
+    measure_name,
     model_choices,
     of_keys,
     without_names,
-    words,
 )
 
 SIZES = ("pairs", "test", "queries", "documents", "items")
@@ -90,7 +90,7 @@ def _check_seeds(label: str, seeds: Sequence[ModelScores]) -> None:
         settings.append(without_names({**model_choices(scores), "backend": None}))
     for model, of_model in commits.items():
         if len(of_model) > 1:
-            shown = " and ".join(sorted(map(short, of_model)))
+            shown = " and ".join(sorted(map(short_digits, of_model)))
             raise InputError(f"--group {label}: {model} stands at the commits {shown}, which are two models")
     different = different_keys(settings)
     if different:
@@ -151,7 +151,7 @@ def _labelled(models: list[ModelScores]) -> list[ModelScores]:
         label = scores.label
         own = next(distinct[label])
         if own:
-            scores = replace(scores, label=f"{label} ({words(own)})")
+            scores = replace(scores, label=f"{label} ({as_phrase(own)})")
         labelled.append(scores)
     files = [Path(scores.source).name for scores in labelled]
     numbers = list(map(str, range(1, len(labelled) + 1)))
@@ -205,7 +205,7 @@ def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
     shared: list[_SharedTable] = []
     for scores in chain.from_iterable(map(single_kinds, runs)):
         kind = scores.kinds[0]
-        facts = [kind.name, measure(scores), common_protocol(scores)]
+        facts = [kind.name, measure_name(scores), common_protocol(scores)]
         key = json.dumps(facts, sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
         for table in shared:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sentcli.printable import safe
 
-LONG = 20
+_LONG_NAME = 20
 """A name with more characters than this is shown by its last part, or by that in which it differs from others."""
-PARTS = re.compile(r"(?:\d[.\d]*e[-+]?\d+|[^-_/])+[-_/]*|[-_/]+")
+_NAME_PARTS = re.compile(r"(?:\d[.\d]*e[-+]?\d+|[^-_/])+[-_/]*|[-_/]+")
 """The parts of a name, each with the separators behind it; the hyphen of 1e-5 separates nothing."""
 SECOND = " + "
 """What stands between the names of two models that work together, or of a model and bm25."""
@@ -39,7 +39,7 @@ def short_names(names: Iterable[str]) -> ShortNames:
     """
     split_names = {name: name.partition(SECOND) for name in names}
     shown = _last_parts(first for first, _, _ in split_names.values())
-    long = {first: part for first, part in shown.items() if len(part) > LONG}
+    long = {first: part for first, part in shown.items() if len(part) > _LONG_NAME}
     different = _different_parts(list(long.values()))
     pattern = _common(list(long), different)
     notes: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ def _last_parts(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         path = Path(name)
         parts[name] = name
-        if path.name and (len(name) > LONG or path.is_absolute()):
+        if path.name and (len(name) > _LONG_NAME or path.is_absolute()):
             parts[name] = path.name
     counts = Counter(parts.values())
     for name, part in parts.items():
@@ -77,7 +77,7 @@ def _different_parts(names: Sequence[str]) -> list[str]:
     """Return of each name what lies between the parts that all have in common; an empty list if they have none."""
     if len(names) < 2:
         return []
-    split = list(map(PARTS.findall, names))
+    split = list(map(_NAME_PARTS.findall, names))
     fewest = min(map(len, split))
     start = _in_common(split)
     end = min(_in_common([parts[::-1] for parts in split]), fewest - start)

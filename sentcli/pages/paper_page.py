@@ -11,7 +11,7 @@ from sentcli.evaluation.papers import Item, Paper
 from sentcli.pages.page import Page, Section
 from sentcli.table import Table
 
-WIDTH = 110
+_COMMENT_WIDTH = 110
 """The width of comments of a script."""
 ABOUT = (
     "yes: the commands repeat the item, given the data. partly: they repeat a part of it, or the paper leaves open "
@@ -59,6 +59,10 @@ def _comments(item: Item) -> list[str]:
     for key, text in about.items():
         if text:
             lines += textwrap.wrap(
-                f"{key}: {text}", WIDTH, initial_indent="#   ", subsequent_indent="#     ", break_on_hyphens=False
+                f"{key}: {text}",
+                _COMMENT_WIDTH,
+                initial_indent="#   ",
+                subsequent_indent="#     ",
+                break_on_hyphens=False,
             )
     return lines

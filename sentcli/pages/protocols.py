@@ -9,7 +9,7 @@ from typing import Any
 
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores
-from sentcli.hub import short
+from sentcli.hub import short_digits
 
 RERANK_CHOICES = ("rerank", "rerank_depth", "rerank_revision", "rerank_weights")
 REVISIONS = ("revision", "rerank_revision")
@@ -26,11 +26,11 @@ FUSION_CHOICES = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
 SEARCH_CHOICES = ("search", "similarity", "index", "query_length", *FUSION_CHOICES, *MODEL_CHOICES)
 SET_CHOICES = ("split", "own_document", "forums")
 """Keys of retrieve's protocol that are choices of the sets; they stand under ``sets`` if the sets differ in them."""
-COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
+_COUNT_KEYS = ("interval_draws", "truncated_texts", "zero_vectors")
 """Keys of a protocol that do not change the scores."""
 
 
-def measure(scores: ModelScores) -> str:
+def measure_name(scores: ModelScores) -> str:
     """Return the name of the numbers in a table."""
     kind = scores.kinds[0]
     if kind is RETRIEVAL:
@@ -45,7 +45,7 @@ def axis(scores: ModelScores) -> str:
     kind = scores.kinds[0]
     if kind is TRANSFER:
         return "accuracy in %"
-    name = measure(scores)
+    name = measure_name(scores)
     if name == "spearman":
         name = "Spearman correlation"
     if kind.scale == 1:
@@ -58,7 +58,7 @@ def common_protocol(scores: ModelScores) -> dict[str, Any]:
     own: tuple[str, ...] = MODEL_CHOICES
     if scores.command == "retrieve":
         own = (*SEARCH_CHOICES, *SET_CHOICES, "sets")
-    return without(scores.protocol, (*own, *COUNTS))
+    return without(scores.protocol, (*own, *_COUNT_KEYS))
 
 
 def model_choices(scores: ModelScores) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def model_choices(scores: ModelScores) -> dict[str, Any]:
     choices = _stated(of_keys(scores.protocol, own))
     for key in (*REVISIONS, *DIGESTS):
         if key in choices:
-            choices[key] = short(str(choices[key]))
+            choices[key] = short_digits(str(choices[key]))
     return choices
 
 
@@ -76,7 +76,7 @@ def _stated(choices: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in choices.items() if value not in (None, "")}
 
 
-def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
+def as_phrase(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
     """Return choices as one phrase."""
     parts = []
     for key, value in values.items():
@@ -89,7 +89,7 @@ def value_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return words(value)
+        return as_phrase(value)
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
@@ -124,7 +124,7 @@ def protocol_note(scores: ModelScores) -> str:
         choices = of_keys(scores.protocol, (*SET_CHOICES, "sets")) | choices
     stated = _stated(choices)
     if stated:
-        lead += f"; {words(stated, ': ', '; ')}"
+        lead += f"; {as_phrase(stated, ': ', '; ')}"
     return f"{lead}."
 
 

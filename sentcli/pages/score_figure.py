@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli.evaluation.systems import System
 from sentcli.pages import style
 from sentcli.pages.page import Figure
-from sentcli.pages.score_tables import ScoreTable, published_label, published_value, short
+from sentcli.pages.score_tables import ScoreTable, published_label, published_value, short_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
             if point is None:
                 continue
             line += 1
-            yield {**point, "panel": "scores", "y": height + line, "number": number, "task": short(column)}
+            yield {**point, "panel": "scores", "y": height + line, "number": number, "task": short_task(column)}
         if line:
             height += line + 1.4  # space between two tasks, in lines
 
@@ -98,7 +98,7 @@ def _point(series: str, score: float | None, column: str, pattern: str) -> dict[
         "low": None,
         "high": None,
         "shown": shown,
-        "label": f"{short(column)}, {series}: {shown}",
+        "label": f"{short_task(column)}, {series}: {shown}",
         "seeds": [],
         "grouped": False,
         "published": True,
@@ -109,7 +109,7 @@ def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
     outside = axes.get_yaxis_transform()  # x in shares of the width, y in lines
     for task, points in data.groupby("task", sort=False):
         line = points["y"].min() - 1
-        axes.text(0, line, style.short(str(task)), transform=outside, weight="bold", va="center")
+        axes.text(0, line, style.short_label(str(task)), transform=outside, weight="bold", va="center")
     for point in data.itertuples():
         y = point.y
         look = _look(point.number, published=point.published)

@@ -116,7 +116,7 @@ def _summary(table: ScoreTable) -> str:
     if leading is None:
         return f"{title}: no model has all scores."
     column = table.columns[-1]
-    measure = f"{table.axis} on {score_tables.short(column)}"
+    measure = f"{table.axis} on {score_tables.short_task(column)}"
     if column == AVERAGE:
         measure = f"average {table.axis}"
     value = f"{leading.value:{table.format_of(column)}} ({measure})"

@@ -149,7 +149,7 @@ def _mark(first: ModelScores, twins: Sequence[ModelScores]) -> str:
     measured = []
     number = 0
     for place, twin in enumerate(twins):
-        score = protocols.measure(twin)
+        score = protocols.measure_name(twin)
         measured.append({"score": score, **protocols.common_protocol(twin)})
         if twin is first:
             number = place
@@ -158,4 +158,4 @@ def _mark(first: ModelScores, twins: Sequence[ModelScores]) -> str:
     name = different.get("name")
     if name:
         return str(name)
-    return protocols.words(different) or f"data {number + 1} of {len(twins)}"
+    return protocols.as_phrase(different) or f"data {number + 1} of {len(twins)}"

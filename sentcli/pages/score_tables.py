@@ -16,11 +16,16 @@ from sentcli.pages.weights import weights_notes
 from sentcli.table import MISSING, Table, format_apart
 
 SHORT_AVERAGE = "Avg."
-SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: SHORT_AVERAGE}
+_SHORT_NAMES = {
+    "STSBenchmark": "STS-B",
+    "SICKRelatedness": "SICK-R",
+    "SICKEntailment": "SICK-E",
+    AVERAGE: SHORT_AVERAGE,
+}
 """The short names of tasks, as papers print them."""
 for facts in known_sets().values():
-    SHORT |= dict.fromkeys((facts.name, *facts.aliases), facts.short or facts.title)
-ORDER = (
+    _SHORT_NAMES |= dict.fromkeys((facts.name, *facts.aliases), facts.short or facts.title)
+_COLUMN_ORDER = (
     *("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness"),
     *("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICKEntailment"),
     *known_sets(),
@@ -107,17 +112,17 @@ class ScoreTable:
 def _place(task: str) -> int:
     """Return the place of a task among the columns."""
     name = canonical(task)
-    return ORDER.index(name) if name in ORDER else len(ORDER)
+    return _COLUMN_ORDER.index(name) if name in _COLUMN_ORDER else len(_COLUMN_ORDER)
 
 
-def short(task: str) -> str:
+def short_task(task: str) -> str:
     """Return the short name of a task, as papers print it."""
-    return SHORT.get(task, task)
+    return _SHORT_NAMES.get(task, task)
 
 
 def score_table(table: ScoreTable) -> Table:
     """Return the table as a paper prints it: a row for each system, a column for each task, and the average."""
-    heads = {column: short(column) for column in table.columns}
+    heads = {column: short_task(column) for column in table.columns}
     before = ["model", "n"] if table.grouped else ["model"]
     rows = []
     intervals = {}
@@ -203,9 +208,9 @@ def _lacking_notes(table: ScoreTable) -> list[str]:
     notes = []
     for scores in table.models:
         for task, reason in scores.lacking.items():
-            notes.append(f"{MISSING}: {scores.label} has no score on {short(task)}: {reason}.")
+            notes.append(f"{MISSING}: {scores.label} has no score on {short_task(task)}: {reason}.")
         if scores.lacking and AVERAGE in table.columns:
-            without = ", ".join(map(short, scores.lacking))
+            without = ", ".join(map(short_task, scores.lacking))
             notes.append(f"{MISSING}: {scores.label} has no average, which would lack {without}.")
     return notes
 
@@ -218,7 +223,7 @@ def _settings(table: ScoreTable) -> list[str]:
     common = protocols.common_choices(list(map(protocols.model_choices, models)))
     if common:
         subject = "All models" if len(models) > 1 else "Model"
-        notes.append(f"{subject}: {protocols.words(common)}.")
+        notes.append(f"{subject}: {protocols.as_phrase(common)}.")
     if len(systems) > MOST_LISTED:
         return notes
     choices = []
@@ -227,7 +232,7 @@ def _settings(table: ScoreTable) -> list[str]:
         choices.append(protocols.without_names(of_model))
     labels: dict[str, list[str]] = {}
     for system, own in zip(systems, protocols.distinct_choices(choices), strict=True):
-        words = protocols.words(own)
+        words = protocols.as_phrase(own)
         label = system.label
         if words and not label.endswith(f"({words})"):
             labels.setdefault(words, []).append(label)
@@ -262,7 +267,7 @@ def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
         for task, line in scores.against["tasks"].items():
             low, high = line["range"] or (None, None)
             within = {True: "yes", False: "no"}.get(line["within"], MISSING)
-            entries = [short(task), line["measured"], line["published"], line["difference"], low, high, within]
+            entries = [short_task(task), line["measured"], line["published"], line["difference"], low, high, within]
             more = line["runs"] - 1
             if more:  # each of the seeds has the line of their mean
                 ranges["where 95 % of further seeds would lie, if they are normally distributed"] = None
@@ -294,7 +299,7 @@ def subset_table(table: ScoreTable) -> Table | None:
             if len(subsets) < 2:
                 continue
             for name, score in subsets.items():
-                empty = [short(task.task), name, *[None] * len(models)]
+                empty = [short_task(task.task), name, *[None] * len(models)]
                 row = rows.setdefault((task.task, name), empty)
                 row[column] = score
     if not rows:
@@ -322,7 +327,7 @@ def measure_table(table: ScoreTable) -> Table | None:
                     intervals[len(rows), title] = task.intervals[metric]
                 if metric in task.metrics:
                     formats[title] = ".4f" if title == "squared error" else finest
-            rows.append([scores.label, short(task.task), *map(values.get, titles)])
+            rows.append([scores.label, short_task(task.task), *map(values.get, titles)])
     scale = "times 100" if table.kind.highest > 1 else "from 0 to 1"
     if table.kind is RETRIEVAL:
         scale += ", as BEIR prints it"

@@ -170,7 +170,7 @@ def line_panels(
     return {panel: partial(draw, panel) for panel in panels}
 
 
-def short(name: object, longest: int = 60) -> str:
+def short_label(name: object, longest: int = 60) -> str:
     """Return a name for a legend or beside a point, without control characters, cut to a length in characters."""
     text = safe(str(name))
     if len(text) <= longest:
@@ -183,7 +183,7 @@ def word_ticks(axes: Axes, words: Sequence[str]) -> None:
     turned: dict[str, Any] = {}
     if max(map(len, words)) > 4:
         turned = {"rotation": 45, "ha": "right"}
-    axes.set_xticks(range(len(words)), list(map(short, words)), **turned)
+    axes.set_xticks(range(len(words)), list(map(short_label, words)), **turned)
     axes.xaxis.grid(visible=False)
 
 
@@ -194,7 +194,7 @@ def wrapped(name: object, room: float) -> str:
         name: of a series or a panel.
         room: the characters that a line has room for.
     """
-    return "\n".join(textwrap.wrap(short(name, LONGEST_NAME), max(10, int(room)), break_on_hyphens=False))
+    return "\n".join(textwrap.wrap(short_label(name, LONGEST_NAME), max(10, int(room)), break_on_hyphens=False))
 
 
 def whole_numbers(axes: Axes) -> None:
@@ -204,7 +204,7 @@ def whole_numbers(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
 
 
-def plain(value: float) -> str:
+def plain_number(value: float) -> str:
     """Return a number as short as it can be written, such as 1e-5."""
     return f"{value:g}".replace("e-0", "e-")
 
@@ -226,7 +226,7 @@ def plain_log_ticks(axis: Any, values: Iterable[float] = ()) -> None:
         axis.set_major_locator(MaxNLocator(5))
     elif low > 0 and high / low < 100:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(lambda value, _: plain(value))
+    axis.set_major_formatter(lambda value, _: plain_number(value))
     axis.set_minor_formatter(lambda *_: "")
 
 

@@ -26,7 +26,7 @@ from sentcli.table import Table
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-PAGE_SUFFIXES = (".html", ".md", ".tex")
+_PAGE_SUFFIXES = (".html", ".md", ".tex")
 LATEX_TAGS = {
     "block_start_string": "<%",
     "block_end_string": "%>",
@@ -36,11 +36,11 @@ LATEX_TAGS = {
     "variable_end_string": ">>",
 }
 """The tags of Jinja in a template of LaTeX, to which braces belong."""
-RANKED = "Best of each column in bold"
+_RANKED_NOTE = "Best of each column in bold"
 UNDERLINED = ", second best underlined"
 LENGTHY = 24
 """A column with more characters in a cell than this needs a least width, so that it does not wrap to many lines."""
-MOST_POINTS = 20_000
+_MOST_POINTS = 20_000
 """A figure with more points than this does not show their texts."""
 LONGEST_TEXT = 300
 """The greatest length of a text that is shown beside its point, in characters."""
@@ -79,10 +79,10 @@ def check_suffix(target: Path) -> None:
     """Check the suffix of a file.
 
     Raises:
-        InputError: if it is none of `PAGE_SUFFIXES`.
+        InputError: if it is none of `_PAGE_SUFFIXES`.
     """
-    if target.suffix.lower() not in PAGE_SUFFIXES:
-        raise InputError(f"{target}: a report is written as {', '.join(PAGE_SUFFIXES)}; the suffix chooses")
+    if target.suffix.lower() not in _PAGE_SUFFIXES:
+        raise InputError(f"{target}: a report is written as {', '.join(_PAGE_SUFFIXES)}; the suffix chooses")
 
 
 def check_pages(files: Sequence[Path], *, overwrite: bool) -> None:
@@ -101,7 +101,7 @@ def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
 
     Args:
         page: the page.
-        target: a file with one of `PAGE_SUFFIXES`.
+        target: a file with one of `_PAGE_SUFFIXES`.
         style: whether bold marks and intervals are shown.
     """
     from sentcli.io.atomic import check_output
@@ -131,7 +131,7 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
 
     Args:
         page: the page.
-        suffix: one of `PAGE_SUFFIXES`.
+        suffix: one of `_PAGE_SUFFIXES`.
         style: whether bold marks and intervals are shown.
         folder: name of the folder beside the file that has the figures, of which Markdown shows the PNG and LaTeX
             includes the PDF; without a folder they leave them out. HTML holds the figures itself.
@@ -147,11 +147,11 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     if latex:
         environment = templates(keep_trailing_newline=True, **LATEX_TAGS)
         environment.filters |= {"text": latex_text, "slug": _slug}
-        ranked = f"{RANKED}{UNDERLINED}."
+        ranked = f"{_RANKED_NOTE}{UNDERLINED}."
     else:
         environment = templates(keep_trailing_newline=True)
         environment.filters |= {"text": markdown_text, "line": _markdown_line, "fence": _fence}
-        ranked = f"{RANKED}."
+        ranked = f"{_RANKED_NOTE}."
     environment.filters["plain"] = safe
     lead = list(page.text)
     if page.credit:
@@ -172,7 +172,7 @@ def _html(page: Page, style: Style) -> str:
     """Return an HTML file; the template escapes all texts."""
     environment = templates(autoescape=True, finalize=made_safe)
     intervals = style.intervals is not False
-    ranked = f"{RANKED}{UNDERLINED}." if style.bold else ""
+    ranked = f"{_RANKED_NOTE}{UNDERLINED}." if style.bold else ""
     parts = []
     points = {}
     halves = _halves(page.sections)
@@ -226,7 +226,7 @@ def _drawn(section: Section) -> tuple[Sequence[str], dict[str, object] | None]:
     for svg, of_panel in inline(figure):
         drawings.append(Markup(svg))
         points.append(of_panel)
-    if 0 < sum(map(len, points)) <= MOST_POINTS:
+    if 0 < sum(map(len, points)) <= _MOST_POINTS:
         return drawings, _points(points)
     return drawings, None
 

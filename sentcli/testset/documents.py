@@ -23,12 +23,12 @@ TITLE_FIELDS: dict[str, Structure] = {
     "question": "question",
 }
 TEXT_SUFFIXES = (".txt",)
-SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*+\s++|[。！？][」』”’）]*+))\s*+(?=\S)", re.DOTALL)
+FIRST_SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*+\s++|[。！？][」』”’）]*+))\s*+(?=\S)", re.DOTALL)
 """The first sentence of a text that has others; nothing is tried twice, so that long blanks take no time."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class QueryCandidate:
     """A text that may become a query."""
 
     text: str
@@ -45,7 +45,7 @@ class Documents:
     titles: list[str] = field(default_factory=list)
     """The title or heading above each text; empty if there is none."""
     texts: list[str] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[QueryCandidate] = field(default_factory=list)
     origins: list[dict[str, Any]] = field(default_factory=list)
     """The name, the size and the SHA-256 of each file that was read."""
     taken: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Documents:
         self.titles.append(title)
         self.texts.append(text)
         if title:
-            self.candidates.append(Candidate(title, position, structure))
+            self.candidates.append(QueryCandidate(title, position, structure))
         return position
 
     def graded(self, positions: Iterable[int]) -> dict[str, int]:

@@ -23,10 +23,10 @@ from sentcli.io.sources import open_source
 from sentcli.search.options import SearchOptions
 from sentcli.table import as_it_was, inert
 from sentcli.testset.documents import Documents, free_id
-from sentcli.testset.queries import LEAST_QUERIES, Query, QuerySet, near_equal
+from sentcli.testset.queries import LEAST_SET_QUERIES, JudgedQuery, QuerySet, near_equal
 from sentcli.testset.writing import write_tsv
 
-DEPTH = 5
+_JUDGED_HITS = 5
 """The first documents of each model that are judged."""
 JUDGED_COLUMNS = ("query-id", "query", "document-id", "document", "relevance")
 """The columns of the table; a grade of relevance is 0 for not relevant, and more the better a document answers."""
@@ -40,19 +40,19 @@ NEEDED_COLUMNS = JUDGED_COLUMNS[:3]
 class PooledQuery:
     """A query with the documents to judge, in random order."""
 
-    query: Query
+    query: JudgedQuery
     documents: list[tuple[str, str]]
     """The id and the text of each document."""
 
 
-def read_queries(file: str) -> list[Query]:
+def read_unjudged_queries(file: str) -> list[JudgedQuery]:
     """Read queries to be judged: a file of lines, or a table with a column ``text`` or ``query``.
 
     Raises:
         DataError: for a row without a text, or with an id that names no query, or one that is there twice.
     """
     source = open_source(file)
-    queries: dict[str, Query] = {}
+    queries: dict[str, JudgedQuery] = {}
     for line, record in records(source):
         text = record.get("text", record.get("query"))
         if isinstance(text, str):
@@ -62,16 +62,16 @@ def read_queries(file: str) -> list[Query]:
         number = f"q{len(queries) + 1}"
         value = record.get("_id", record.get("id", number))
         key = free_id(source, value, queries, line)
-        queries[key] = Query(key, text, {}, "given")
+        queries[key] = JudgedQuery(key, text, {}, "given")
     if not queries:
         raise DataError(source.name, "the file is empty")
     return list(queries.values())
 
 
 def pooled(
-    name: str, corpus: Path, documents: Documents, queries: Sequence[Query], models: Sequence[str], seed: int
+    name: str, corpus: Path, documents: Documents, queries: Sequence[JudgedQuery], models: Sequence[str], seed: int
 ) -> list[PooledQuery]:
-    """Search for queries with every model, and return the first `DEPTH` documents of all of them together, shuffled.
+    """Search for queries with every model, and return the first `_JUDGED_HITS` documents of all, shuffled.
 
     Args:
         name: of the set.
@@ -92,11 +92,11 @@ def pooled(
         queries=texts,
         qrels={key: {} for key in texts},
     )
-    search = SetSearch(data, SearchOptions(top_k=DEPTH))
+    search = SetSearch(data, SearchOptions(top_k=_JUDGED_HITS))
     positions = []
     for model in models:
         hits = search.by_vectors(EvaluatedModel(model)).hits
-        positions.append(hits.positions[:, :DEPTH])
+        positions.append(hits.positions[:, :_JUDGED_HITS])
     random = np.random.default_rng(seed)
     pool = []
     for query, row in zip(queries, np.concatenate(positions, 1), strict=True):
@@ -133,7 +133,7 @@ def judged_queries(file: str, documents: Documents) -> QuerySet:
 
     Raises:
         DataError: for an unknown document, a grade that is no whole number from 0, or two grades of one pair.
-        InputError: if fewer than `LEAST_QUERIES` queries have a relevant document.
+        InputError: if fewer than `LEAST_SET_QUERIES` queries have a relevant document.
     """
     left_out = Counter[str]()
     texts: dict[str, str] = {}
@@ -157,10 +157,10 @@ def judged_queries(file: str, documents: Documents) -> QuerySet:
                 neighbour = documents.ids[place]
                 earlier_grade = relevant.get(neighbour, 0)
                 relevant[neighbour] = max(grade, earlier_grade)
-        queries.append(Query(key, texts[key], relevant, "judged"))
+        queries.append(JudgedQuery(key, texts[key], relevant, "judged"))
     left_out["queries without a grade"] = len(texts) - len(grades)
-    if len(queries) < LEAST_QUERIES:
-        raise InputError(f"{file}: {len(queries)} queries have a relevant document; {LEAST_QUERIES} are needed")
+    if len(queries) < LEAST_SET_QUERIES:
+        raise InputError(f"{file}: {len(queries)} queries have a relevant document; {LEAST_SET_QUERIES} are needed")
     return QuerySet(queries, documents, dict(+left_out), neighbours)
 
 

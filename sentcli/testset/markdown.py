@@ -31,7 +31,7 @@ def link_target(page: str, address: str) -> PageAnchor | None:
     return page, unquote(parts.fragment)
 
 
-def sections(text: str, name: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]:
+def markdown_sections(text: str, name: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]:
     """Yield heading, anchor, text and links (words, address) of each section of a Markdown file.
 
     The anchor is the one that GitHub gives; the part before the first heading has none, and has the title of the front

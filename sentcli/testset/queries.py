@@ -14,33 +14,33 @@ import numpy as np
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.search.words import MARKS, SIGN, UNSPACED
-from sentcli.testset.documents import STRONG, Candidate, Documents
+from sentcli.testset.documents import STRONG, Documents, QueryCandidate
 
 NO_REST = "of documents without other text"
 """Why a document of which nothing is left has no query."""
 Item = TypeVar("Item")
-LEAST_WORDS = 3
+_LEAST_WORDS = 3
 """The words that a query has at least."""
 LEAST_OWN = 8
 """A document of fewer words that others have as well says nothing of its own, such as "not available from ntis"."""
-LEAST_QUERIES = 10
+LEAST_SET_QUERIES = 10
 """The queries that a set has at least."""
 QUERY_WORD = re.compile(rf"{SIGN}|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 """A word with its marks; of scripts without blanks between the words, a sign."""
 WORD_AND_SIGNS = re.compile(rf"({QUERY_WORD.pattern})[^\w<(\[{{]*")
 """A word with the signs behind it up to the next word, but for opening brackets."""
 SHINGLE = 3
-LEAST_SHARED = 0.8
+_LEAST_SHARED = 0.8
 """Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
-LEAST_COSINE = 0.9
+_LEAST_COSINE = 0.9
 """The cosine of the word counts from which on the sequences of two documents are compared."""
 WORD_VECTOR = 512
 """Dimensions of the word counts, into which words are hashed."""
-BLOCK = 10_000
+_TEXTS_AT_A_TIME = 10_000
 """How many texts are counted at a time."""
 UNSTRUCTURED = (
-    f"gives fewer than {LEAST_QUERIES} queries: it has no titles, headings, questions, links or sentences that may be "
-    "some"
+    f"gives fewer than {LEAST_SET_QUERIES} queries: it has no titles, headings, questions, links or sentences that may "
+    "be some"
 )
 OTHER_QUERIES = (
     "Name a column with --title-field, or let a model write queries (--write-with MODEL), or give real queries and "
@@ -50,7 +50,7 @@ OTHER_QUERIES = (
 
 
 @dataclass(frozen=True)
-class Query:
+class JudgedQuery:
     """A query and what is relevant for it."""
 
     id: str
@@ -65,7 +65,7 @@ class Query:
 class QuerySet:
     """Queries, the documents without what stands in them, and what was left out."""
 
-    queries: list[Query]
+    queries: list[JudgedQuery]
     documents: Documents
     left_out: dict[str, int]
     """The number of queries by the reason."""
@@ -87,7 +87,7 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
         seed: of the draw.
 
     Raises:
-        InputError: if there are fewer than `LEAST_QUERIES`.
+        InputError: if there are fewer than `LEAST_SET_QUERIES`.
     """
     candidates = _strongest(documents.candidates)
     if not candidates:
@@ -95,10 +95,10 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     remaining, emptied = _without_candidates(documents, candidates)
     neighbours = near_equal(remaining.texts)
     left_out: Counter[str] = Counter()
-    groups: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[QueryCandidate]] = defaultdict(list)
     for candidate in candidates:
         document = candidate.document
-        problem = problem_of(candidate.text)
+        problem = query_problem(candidate.text)
         if problem is None and document in emptied:
             problem = NO_REST
         if problem is None:
@@ -109,7 +109,7 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
             groups[query_words].append(candidate)
         else:
             left_out[problem] += 1
-    usable: list[tuple[Candidate, frozenset[int]]] = []
+    usable: list[tuple[QueryCandidate, frozenset[int]]] = []
     for group in groups.values():
         first = group[0]
         relevant = with_near_equal(first.document, neighbours)
@@ -117,19 +117,19 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
             usable.append((first, relevant))
         else:
             left_out["of several documents"] += len(group)
-    if len(usable) < LEAST_QUERIES:
+    if len(usable) < LEAST_SET_QUERIES:
         raise InputError(f"{corpus} {UNSTRUCTURED}. {OTHER_QUERIES}")
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
     drawn = random_sample(usable, limit, seed)
     queries = []
     for number, (candidate, relevant) in enumerate(drawn, 1):
         grades = remaining.graded(relevant)
-        query = Query(f"q{number}", candidate.text, grades, candidate.structure)
+        query = JudgedQuery(f"q{number}", candidate.text, grades, candidate.structure)
         queries.append(query)
     return QuerySet(queries, remaining, dict(+left_out), neighbours)
 
 
-def _strongest(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _strongest(candidates: Sequence[QueryCandidate]) -> list[QueryCandidate]:
     """Return the candidates of the strongest structures of which there are enough queries; empty if there are none."""
     for structures in (STRONG, ("summary",), ("first sentence",)):
         strong = []
@@ -137,13 +137,13 @@ def _strongest(candidates: Sequence[Candidate]) -> list[Candidate]:
         for candidate in candidates:
             if candidate.structure in structures:
                 strong.append(candidate)
-                queries += problem_of(candidate.text) is None
-        if queries >= LEAST_QUERIES:
+                queries += query_problem(candidate.text) is None
+        if queries >= LEAST_SET_QUERIES:
             return strong
     return []
 
 
-def _without_candidates(documents: Documents, candidates: Sequence[Candidate]) -> tuple[Documents, set[int]]:
+def _without_candidates(documents: Documents, candidates: Sequence[QueryCandidate]) -> tuple[Documents, set[int]]:
     """Return documents without what stands in their candidates, and the positions of those of which nothing is left.
 
     These keep their title, or their text: they have no query, and are found by others as what stood above them.
@@ -175,12 +175,12 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(QUERY_WORD.findall(text.casefold()))
 
 
-def problem_of(query: str) -> str | None:
+def query_problem(query: str) -> str | None:
     """Return why a text is no query, as the manifest names it, or None."""
     query_words = words(query)
     if not any(map(str.isalpha, "".join(query_words))):
         return "numbers alone"
-    if len(query_words) < LEAST_WORDS:
+    if len(query_words) < _LEAST_WORDS:
         return "of one or two words"
     return None
 
@@ -197,13 +197,13 @@ def problem_of_rest(text: str, is_shared: bool) -> str | None:
     return None
 
 
-def texts_without(documents: Documents, candidates: Sequence[Candidate]) -> list[str]:
+def texts_without(documents: Documents, candidates: Sequence[QueryCandidate]) -> list[str]:
     """Return the texts of documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:
         query_words = list(map(str.casefold, QUERY_WORD.findall(candidate.text)))
         count = len(query_words)
-        if count < LEAST_WORDS:
+        if count < _LEAST_WORDS:
             continue
         text = texts[candidate.document]
         matches = list(WORD_AND_SIGNS.finditer(text))
@@ -246,7 +246,7 @@ def near_equal(texts: Sequence[str]) -> dict[int, frozenset[int]]:
 
     Equal texts have one set together, so that many of them take no more time than different ones. Other pairs are
     proposed by the cosine of their hashed word counts, through the search of ``analyze duplicates``, and share at least
-    `LEAST_SHARED` of their sequences of `SHINGLE` words.
+    `_LEAST_SHARED` of their sequences of `SHINGLE` words.
     """
     from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -259,12 +259,12 @@ def near_equal(texts: Sequence[str]) -> dict[int, frozenset[int]]:
     distinct = list(positions)
     hashing = HashingVectorizer(analyzer=words, n_features=WORD_VECTOR, dtype=np.float32)
     vectors = []
-    for start in range(0, len(distinct), BLOCK):
-        block = distinct[start : start + BLOCK]
+    for start in range(0, len(distinct), _TEXTS_AT_A_TIME):
+        block = distinct[start : start + _TEXTS_AT_A_TIME]
         vectors.append(hashing.transform(block).toarray())
     all_vectors = np.concatenate(vectors)
     searcher = build("flat", all_vectors)
-    least = LEAST_COSINE
+    least = _LEAST_COSINE
     expected = expected_pairs(searcher, least)
     if expected.pairs > MOST_PAIRS:
         least = expected.proposed
@@ -278,7 +278,7 @@ def near_equal(texts: Sequence[str]) -> dict[int, frozenset[int]]:
         first = sequences(one)
         second = sequences(other)
         shared = len(first & second)
-        if shared >= LEAST_SHARED * len(first | second):
+        if shared >= _LEAST_SHARED * len(first | second):
             near[one].add(other)
             near[other].add(one)
     groups: dict[int, frozenset[int]] = {}

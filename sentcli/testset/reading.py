@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sentcli.errors import DataError, InputError, together
+from sentcli.errors import DataError, InputError, joined_errors
 from sentcli.evaluation.beir_files import beir_file, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.dataset import holds_manifest
@@ -15,13 +15,13 @@ from sentcli.io.sources import MARKDOWN_SUFFIXES, Source
 from sentcli.io.text_inputs import visible_files
 from sentcli.search.words import MARKS
 from sentcli.testset.documents import (
-    SENTENCE,
+    FIRST_SENTENCE,
     TEXT_SUFFIXES,
-    Candidate,
     Documents,
+    QueryCandidate,
     free_id,
 )
-from sentcli.testset.markdown import PageAnchor, link_target, sections
+from sentcli.testset.markdown import PageAnchor, link_target, markdown_sections
 from sentcli.testset.tables import read_tables
 
 
@@ -51,13 +51,13 @@ def read_documents(corpus: Sequence[str], text_field: str | None = None, title_f
         table = beir_file(path, "corpus.jsonl") or name
         read_tables(str(table), documents, text_field, title_field)
     if documents.problems:
-        raise together(documents.problems)
+        raise joined_errors(documents.problems)
     if not documents.ids:
         raise InputError(f"{', '.join(corpus)}: there is no document")
     for position, text in enumerate(documents.texts):
-        sentence = SENTENCE.match(text)
+        sentence = FIRST_SENTENCE.match(text)
         if sentence:
-            candidate = Candidate(sentence[1].strip(), position, "first sentence")
+            candidate = QueryCandidate(sentence[1].strip(), position, "first sentence")
             documents.candidates.append(candidate)
     return documents
 
@@ -101,7 +101,7 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
     documents.taken.append(f"{folder}: {len(paths):,} files, {added:,} sections or files with a text")
     for words, target in links:
         if target in targets:
-            candidate = Candidate(words, targets[target], "link")
+            candidate = QueryCandidate(words, targets[target], "link")
             documents.candidates.append(candidate)
 
 
@@ -124,7 +124,7 @@ def _add_sections(
 ) -> list[tuple[str, PageAnchor]]:
     """Add the sections of a Markdown file as documents, with their positions, and return the links of the file."""
     links = []
-    for heading, anchor, body, section_links in sections(text, source.name):
+    for heading, anchor, body, section_links in markdown_sections(text, source.name):
         for words, address in section_links:
             target = link_target(page, address)
             if target is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.testset.queries import QuerySet
 
-CORPUS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+CORPUS_FILE, QUERIES_FILE, JUDGEMENTS_FILE = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
 
 
 def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str, Any]) -> SetManifest:
@@ -31,7 +31,7 @@ def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str,
     corpus = []
     for key, title, text in zip(documents.ids, documents.titles, documents.texts, strict=True):
         corpus.append({"_id": key, "title": title, "text": text})
-    write_jsonl(folder / CORPUS, corpus)
+    write_jsonl(folder / CORPUS_FILE, corpus)
     queries = []
     judgements = []
     structures: Counter[str] = Counter()
@@ -40,11 +40,11 @@ def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str,
         structures[query.structure] += 1
         for key, grade in query.relevant.items():
             judgements.append((query.id, key, grade))
-    write_jsonl(folder / QUERIES, queries)
+    write_jsonl(folder / QUERIES_FILE, queries)
     text_fields = list(documents.text_fields)
     if judgements:
-        (folder / JUDGEMENTS).parent.mkdir()
-        write_tsv(folder / JUDGEMENTS, [("query-id", "corpus-id", "score"), *judgements])
+        (folder / JUDGEMENTS_FILE).parent.mkdir()
+        write_tsv(folder / JUDGEMENTS_FILE, [("query-id", "corpus-id", "score"), *judgements])
     near = query_set.near_equal
     manifest = SetManifest(
         trust=trust,

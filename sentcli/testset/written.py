@@ -21,11 +21,11 @@ from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
 from sentcli.testset.documents import Documents
 from sentcli.testset.queries import (
-    LEAST_QUERIES,
-    Query,
+    LEAST_SET_QUERIES,
+    JudgedQuery,
     QuerySet,
     near_equal,
-    problem_of,
+    query_problem,
     random_sample,
     with_near_equal,
     words,
@@ -109,7 +109,7 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
     """Return the queries of answers that find their document by words; documents stay as they are.
 
     Raises:
-        InputError: if fewer than `LEAST_QUERIES` are left.
+        InputError: if fewer than `LEAST_SET_QUERIES` are left.
     """
     left_out: Counter[str] = Counter()
     usable = []
@@ -117,7 +117,7 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
     times = Counter(words(answer.query) for answer in answers)
     for answer in answers:
         query = answer.query
-        problem = problem_of(query)
+        problem = query_problem(query)
         if problem is None and times[words(query)] > 1:
             problem = "of several documents"
         if problem is None:
@@ -128,7 +128,7 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
     bm25 = BM25.build(_texts(documents).values())
     hits = bm25.search(sought, ROUND_TRIP).positions
     neighbours = near_equal(documents.texts)
-    queries: list[Query] = []
+    queries: list[JudgedQuery] = []
     for answer, positions in zip(usable, hits.tolist(), strict=True):
         position = documents.places[answer.document]
         relevant = with_near_equal(position, neighbours)
@@ -137,8 +137,8 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
             continue
         number = len(queries) + 1
         grades = documents.graded(relevant)
-        queries.append(Query(f"q{number}", answer.query, grades, "written"))
-    if len(queries) < LEAST_QUERIES:
+        queries.append(JudgedQuery(f"q{number}", answer.query, grades, "written"))
+    if len(queries) < LEAST_SET_QUERIES:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{name}: {len(queries)} of {len(answers)} answers are queries ({reasons})")
     return QuerySet(queries, documents, dict(left_out), neighbours)

@@ -1,7 +1,7 @@
 """Training: settings, data, the loop, and the folder that it fills.
 
-`training/loop.py` is the loop, for all methods; one reads it from top to bottom. `train` is the step as it goes by;
-`BestKeeper` (evaluation, the best weights) stands below it, `Gradients` (forward, backward, the gradient cache, the
+`training/loop.py` is the loop, for all methods; one reads it from top to bottom. `train_model` is the step as it goes
+by; `BestKeeper` (evaluation, the best weights) stands below it, `Gradients` (forward, backward, the gradient cache, the
 scaler, clipping, the optimisers) in `gradients.py`, `StepReports` (checks and logs the numbers) in `reports.py`, and
 what a checkpoint holds in `checkpoints.py`. A batch goes through four files:
 

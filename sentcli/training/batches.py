@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.training.data import TrainingSentences
     from sentcli.training.targets import Targets
-    from sentcli.training.training_model import Inputs
+    from sentcli.training.training_model import BatchTensors
 
 VIEW_STREAM = 2**31
 """Sets the random numbers of the views apart from those of the order, whose second key is the epoch."""
@@ -70,7 +70,7 @@ def _permutation(seed: int, epoch: int, count: int) -> Int64Array:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """One batch of B rows, tokenised; with several processes, this process's part of it."""
 
     views: list[Tokens]
@@ -109,7 +109,7 @@ class BatchMaker:
     targets: Targets | None = None
     """What the teachers say of the data."""
 
-    def step(self, number: int) -> list[Batch]:
+    def step(self, number: int) -> list[TrainingBatch]:
         """Return the batches of an optimiser step, counted from 0."""
         first = number * self.accumulate
         numbers = range(first, first + self.accumulate)
@@ -124,7 +124,7 @@ class BatchMaker:
         ordered = iter(sorted(rows, key=lambda row: len(self.corpus.sentences[row])))
         return [list(islice(ordered, len(batch))) for batch in batches]
 
-    def _make(self, number: int, rows: list[int]) -> Batch:
+    def _make(self, number: int, rows: list[int]) -> TrainingBatch:
         """Return this process's part of a batch, given the rows of all processes."""
         rng = np.random.default_rng([self.order.seed, VIEW_STREAM, number])
         processes = self.order.processes
@@ -137,7 +137,7 @@ class BatchMaker:
         token_rng = rng.spawn(processes)[self.rank]
         tokens = self.views.tokens(self._tokenized(texts.views), token_rng)
         targets = {} if self.targets is None else self.targets.of_rows(own_rows)
-        return Batch(tokens, texts, tuple(own_rows), targets)
+        return TrainingBatch(tokens, texts, tuple(own_rows), targets)
 
     def _tokenized(self, views: list[list[str]]) -> list[Tokens]:
         """Tokenise the texts of each view behind its prompt; a single list stands for all views."""
@@ -162,13 +162,15 @@ class BatchMaker:
             rows.update(self.order.batch(number))
         return sorted(rows)
 
-    def steps(self, first: int, end: int, device: torch.device) -> Iterator[tuple[list[Batch], list[Inputs]]]:
+    def steps(
+        self, first: int, end: int, device: torch.device
+    ) -> Iterator[tuple[list[TrainingBatch], list[BatchTensors]]]:
         """Yield the batches of steps `first` to `end` - 1, as texts and as tensors on a device.
 
         A step's sentences are tokenised, and their copy to a GPU is queued, while the step before is trained on.
         """
 
-        def ready(number: int) -> tuple[list[Batch], list[Inputs]]:
+        def ready(number: int) -> tuple[list[TrainingBatch], list[BatchTensors]]:
             batches = self.step(number)
             inputs = [to_tensors(batch, self.tokenizer.pad_id, self.views.count, device) for batch in batches]
             return batches, inputs
@@ -180,7 +182,7 @@ def _with_prompt(prompt: str, texts: list[str]) -> list[str]:
     return [prompt + text for text in texts]
 
 
-def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
+def to_tensors(batch: TrainingBatch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
     """Pad a batch and move it to the device: model inputs ``[views * B, T]``, view by view, and the batch's labels."""
     tokens = batch.views[0]
     if len(batch.views) > 1:

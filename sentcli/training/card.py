@@ -9,7 +9,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.methods.citations import citation
 from sentcli.model import cards
 from sentcli.model.spec import EncoderSpec
-from sentcli.training.departures import in_words, source_of
+from sentcli.training.departures import departure_source, in_words
 from sentcli.training.observer import collapse, dev_scores, score_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sentcli.training.request import TrainRequest
 
-THEIRS = """from sentence_transformers import SentenceTransformer
+_SENTENCE_TRANSFORMERS_CODE = """from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("OWNER/NAME")  # or this folder
 vectors = model.encode([{sentences}])
@@ -37,13 +37,13 @@ def program(encoder: SentenceEncoder) -> str:
     spec = encoder.local.spec
     if spec.scores_pairs:
         return OF_PAIRS
-    template = THEIRS if spec.is_sentence_transformers else OURS
+    template = _SENTENCE_TRANSFORMERS_CODE if spec.is_sentence_transformers else OURS
     sentences = ", ".join(f'"{sentence}"' for sentence in cards.SHOWN)
     text = template.format(sentences=sentences)
     if spec.stated_similarity not in ("cosine", "dot"):
         return text
     vectors = encoder.encode(list(cards.SHOWN), prompt=spec.usual_prompt)
-    return f"{text}\n{cards.similarities(vectors, spec.stated_similarity)}"
+    return f"{text}\n{cards.printed_similarities(vectors, spec.stated_similarity)}"
 
 
 def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainRequest) -> str:
@@ -76,7 +76,7 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     cited = citation(method["name"])
     if cited:
         citing = f"{cards.CITATION}\n```bibtex\n{cited}\n```\n"
-    departing = in_words(config["departures"], source_of(method["recipe"], method["title"]))
+    departing = in_words(config["departures"], departure_source(method["recipe"], method["title"]))
     if departing:
         departing = f" The run {departing}."
     name = config["start_model"]["name"]
@@ -157,8 +157,8 @@ def _head(config: dict[str, Any], start: EncoderSpec, request: TrainRequest) -> 
     method = config["method"]["name"]
     library = "sentence-transformers" if start.is_sentence_transformers or start.scores_pairs else "sentcli"
     tags = cards.PAIR_TAGS if start.scores_pairs else cards.TAGS
-    return cards.head(
-        cards.source_of(request.model, start.folder),
+    return cards.card_head(
+        cards.start_facts(request.model, start.folder),
         library=library,
         tags=[*tags, method],
         title=f"{method} on {Path(config['start_model']['name']).name}",

@@ -27,7 +27,7 @@ from sentcli.processes import gathered, is_first, process_count, rank
 from sentcli.training.gradients import Gradients, random_states, set_random_states
 
 if TYPE_CHECKING:
-    from sentcli.training.batches import Batch
+    from sentcli.training.batches import TrainingBatch
 
 KEPT_CHECKPOINTS = 2
 """How many checkpoints stay in the folder."""
@@ -55,7 +55,7 @@ class Scores:
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run has come, as a checkpoint keeps it."""
 
     step: int = 0
@@ -80,7 +80,7 @@ class Progress:
         elif self.collapsed_step is None:
             self.collapsed_step = step
 
-    def add(self, batches: Sequence[Batch], shares: Mapping[str, float], norm: float) -> None:
+    def add(self, batches: Sequence[TrainingBatch], shares: Mapping[str, float], norm: float) -> None:
         """Count one step, given the norm of its gradient; its time is counted apart from it."""
         processes = process_count()
         self.step += 1
@@ -110,7 +110,7 @@ class Checkpoint:
     facts: dict[str, Any]
 
 
-def snapshot(gradients: Gradients, progress: Progress, scores: Scores) -> Checkpoint | None:
+def snapshot(gradients: Gradients, progress: RunProgress, scores: Scores) -> Checkpoint | None:
     """Return everything that the rest of the run depends on; every process calls it, and the first alone gets it."""
     optimizer = gradients.optimizer.state_dict()
     states = gathered(random_states(gradients.device))
@@ -165,7 +165,7 @@ def run_bytes(gradients: Gradients, saves: int, *, keeps_best: bool) -> int:
     return products * (1 + keeps_best) + checkpoints
 
 
-def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Scores]:
+def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[RunProgress, Scores]:
     """Load weights, optimiser and random numbers, and return how far the run had come, and its scores."""
     facts = checkpoint.facts
     optimizer = facts["optimizer"]
@@ -185,7 +185,7 @@ def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Sco
     gradients.optimizer.load_state_dict({"state": states, "param_groups": optimizer["param_groups"]})
     gradients.scaler.load_state_dict(facts["scaler"])
     set_random_states(random_numbers, gradients.device)
-    return Progress(**facts["progress"]), Scores(**facts["scores"])
+    return RunProgress(**facts["progress"]), Scores(**facts["scores"])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le
 
 from sentcli.arrays import Int64Array
-from sentcli.bounds import check
+from sentcli.bounds import check_value
 from sentcli.errors import InputError
 from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.digests import file_digest
@@ -37,11 +37,11 @@ class Subset:
     def __post_init__(self) -> None:
         """Check the bounds under the names that users give: the seed is ``subset_seed`` to them."""
         if self.limit is not None:
-            check("limit", self.limit, int, (Ge(1),))
+            check_value("limit", self.limit, int, (Ge(1),))
         if self.seed is not None:
-            check("subset_seed", self.seed, int, (Ge(0),))
+            check_value("subset_seed", self.seed, int, (Ge(0),))
         if self.fraction is not None:
-            check("fraction", self.fraction, float, (Gt(0), Le(1)))
+            check_value("fraction", self.fraction, float, (Gt(0), Le(1)))
 
     @property
     def read_limit(self) -> int | None:

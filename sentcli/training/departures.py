@@ -61,7 +61,7 @@ def in_words(found: Mapping[str, str], source: str) -> str:
     return f"departs from {source}: {words}"
 
 
-def source_of(recipe: str | None, title: str) -> str:
+def departure_source(recipe: str | None, title: str) -> str:
     """Return what a run may depart from: its recipe, or the method with the title of its paper."""
     if recipe is not None:
         return f"the recipe {recipe}"

@@ -22,7 +22,7 @@ from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, sampled
 from sentcli.evaluation.set_search import SetSearch
 from sentcli.io.digests import json_digest
-from sentcli.io.labelled_kinds import head
+from sentcli.io.labelled_kinds import column_name
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
@@ -74,7 +74,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
         tasks += load_tasks([file], kind=evaluation.kind, fields=fields, resamples=0)
     if evaluation.eval_data is not None:
         name, _ = STSB_DEV
-        tasks += sts.load_tasks(evaluation.eval_data, [name], "dev")
+        tasks += sts.load_similarity_tasks(evaluation.eval_data, [name], "dev")
     sets: dict[str, DevSet] = {}
     for task in tasks:
         if task.name in sets:
@@ -92,8 +92,8 @@ def _fields(fields: str | None, file: str) -> str | None:
     source = open_source(file)
     if source.format == "txt":
         return None
-    present = set(map(head, columns_of(source, fields)))
-    if present.issuperset(map(head, fields.split(","))):
+    present = set(map(column_name, columns_of(source, fields)))
+    if present.issuperset(map(column_name, fields.split(","))):
         return fields
     return None
 

@@ -24,7 +24,7 @@ from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
 from sentcli.training.run import run as train_run
 from sentcli.training.run_folder import WEIGHTS_FILE
-from sentcli.training.scoring import StartScores, other_start_model, score
+from sentcli.training.scoring import StartScores, other_start_model, score_encoder
 from sentcli.training.sweep import SweepRun, run_digest
 from sentcli.waiting import busy_note
 
@@ -259,7 +259,7 @@ class ScoringTimes:
         if encoder not in self.dev:
             prepared.encoder.torch_module.eval()
             began = time.perf_counter()
-            score(prepared, prepared.encoder.torch_module, is_start=False)
+            score_encoder(prepared, prepared.encoder.torch_module, is_start=False)
             self.dev[encoder] = time.perf_counter() - began
         return count * self.dev[encoder]
 
@@ -303,7 +303,7 @@ def _classifier_seconds(tasks: Sequence[TransferTask], model: EvaluatedModel) ->
     sample = replace(smallest, examples=smallest.examples.of_every(max(1, _rows(smallest) // SAMPLE_EXAMPLES)))
     vectors = model.encode(sample.texts)
     began = time.perf_counter()
-    transfer.score(transfer.PROTOCOLS[sample.protocol], sample.examples, vectors)
+    transfer.score_transfer(transfer.PROTOCOLS[sample.protocol], sample.examples, vectors)
     seconds = time.perf_counter() - began
     return seconds * sum(map(_work, tasks)) / _work(sample)
 

@@ -22,7 +22,7 @@ from sentcli.training.training_model import TrainingModel, in_order, model_input
 
 if TYPE_CHECKING:
     from sentcli.methods.method import Settings
-    from sentcli.training.training_model import Inputs
+    from sentcli.training.training_model import BatchTensors
 
 
 SPREAD = "spread"
@@ -80,7 +80,7 @@ class Gradients:
         self.behind = int(runs_ahead(self.device) and can_skip)
 
     def collect(
-        self, batches: Sequence[Inputs], *, measure: bool = False
+        self, batches: Sequence[BatchTensors], *, measure: bool = False
     ) -> tuple[dict[str, float], float, dict[str, float]]:
         """Do as `queue` does and wait for the numbers.
 
@@ -92,7 +92,7 @@ class Gradients:
         values, norm, _ = step.read()
         return values, norm, step.shares
 
-    def queue(self, batches: Sequence[Inputs], *, measure: bool = False, look: bool = False) -> StepNumbers:
+    def queue(self, batches: Sequence[BatchTensors], *, measure: bool = False, look: bool = False) -> StepNumbers:
         """Average the gradient over batches and processes, clip it, and leave it on the parameters.
 
         Args:
@@ -109,7 +109,7 @@ class Gradients:
         with device_errors(self.device, f"a step of {rows:,} texts of {tokens:,} tokens", advice=SMALLER_STEP):
             return self._queued(batches, measure=measure, look=look)
 
-    def _queued(self, batches: Sequence[Inputs], *, measure: bool, look: bool) -> StepNumbers:
+    def _queued(self, batches: Sequence[BatchTensors], *, measure: bool, look: bool) -> StepNumbers:
         backward = self.backward_cached if self.settings.mini_batch_size else self.backward_whole
         sums: Tensor | None = None
         shares: dict[str, float] = {}
@@ -154,7 +154,7 @@ class Gradients:
         self.optimizer.zero_grad(set_to_none=True)
 
     def backward_whole(
-        self, batch: Inputs, scale: float, measure: bool
+        self, batch: BatchTensors, scale: float, measure: bool
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
         """Encode all views, compute the losses, and backpropagate through everything at once."""
         loss, terms = self.model(batch)
@@ -163,7 +163,7 @@ class Gradients:
         return loss, terms, shares
 
     def backward_cached(
-        self, batch: Inputs, scale: float, measure: bool
+        self, batch: BatchTensors, scale: float, measure: bool
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
         """Backpropagate with gradient caching, as `Settings.mini_batch_size` asks for.
 

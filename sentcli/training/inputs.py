@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts, sts_pairs, transfer
-from sentcli.evaluation.transfer_data import load_tasks
+from sentcli.evaluation.transfer_data import load_examples
 from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
 from sentcli.training.dev import DevSet, read_dev
-from sentcli.training.pairs import layout_of, read_adjacent, read_anchors, read_classes, read_pairs
+from sentcli.training.pairs import layout_of, read_adjacent, read_anchors, read_classes, read_training_pairs
 from sentcli.training.run_folder import check_run_folder
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class RunInputs:
         return any(task.name not in scored_tasks or task.protocol != protocol for task in self.transfer)
 
 
-def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
+def read_run_inputs(request: TrainRequest, method: Method) -> RunInputs:
     """Check the output folder, and read and check the data.
 
     Raises:
@@ -70,7 +70,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
         method.settings.check(len(corpus.sentences), launched())
     test: list[sts.SimilarityTask] = []
     if evaluation.sts and evaluation.eval_data:
-        test = sts.load_tasks(evaluation.eval_data)
+        test = sts.load_similarity_tasks(evaluation.eval_data)
     dev = read_dev(request)
     transfer_tasks = read_transfer(request)
     leaked: list[int] = []
@@ -112,7 +112,7 @@ def read_transfer(request: TrainRequest) -> tuple[transfer.TransferTask, ...]:
     names = evaluation.senteval_tasks
     if not names and request.data.text_of != TEXT_OF_PAIRS:
         names = request.data.text_of
-    return tuple(transfer.load_tasks(evaluation.senteval, names, evaluation.senteval_protocol))
+    return tuple(transfer.load_transfer_tasks(evaluation.senteval, names, evaluation.senteval_protocol))
 
 
 NEEDED = {
@@ -197,7 +197,9 @@ def _read_data(
     match method.views.reads:
         case "scores":
             scores = options.score_bounds
-            return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
+            return read_training_pairs(
+                files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind
+            )
         case "pairs":
             seed = method.settings.seed
             return read_anchors(files, fields=fields, subset=subset, kind=kind, seed=seed), None
@@ -236,7 +238,7 @@ def read_task_text(
         data: for tasks, a SentEval ``data/downstream`` folder.
         fields: other names of the columns of pairs, as ``A,B,SCORE``.
         subset: which of the sentences, or of the pairs, are trained on.
-        hold_out: which pairs are left out, as for `read_pairs`.
+        hold_out: which pairs are left out, as for `read_training_pairs`.
     """
     if name == TEXT_OF_PAIRS:
         corpus = _read_any_pairs(data, fields, subset, hold_out)
@@ -245,7 +247,7 @@ def read_task_text(
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:
         try:
-            tasks = load_tasks(Path(data[0]), name)
+            tasks = load_examples(Path(data[0]), name)
         except InputError as error:
             raise InputError(f"--text-of {name}: {error}") from error
         texts: list[str] = []
@@ -270,7 +272,7 @@ def _read_any_pairs(
             return read_anchors(data, fields=fields, subset=subset)
         if layout.kind == "classed-pairs":
             return read_classes(data, "classed-pairs", fields=fields, subset=subset)
-    corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
+    corpus, _ = read_training_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
     return corpus
 
 

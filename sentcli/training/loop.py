@@ -1,4 +1,4 @@
-r"""The training loop, for every method. One step, from top to bottom, is `train`; what it calls stands below it.
+r"""The training loop, for every method. One step, from top to bottom, is `train_model`; what it calls stands below it.
 
     one process    sentcli train --method simcse --model minilm --data text.txt -o out
     one GPU        sentcli train ... --device cuda --set precision=bf16
@@ -30,7 +30,7 @@ import torch
 from sentcli import console
 from sentcli.processes import agree, is_first, process_count, rank
 from sentcli.training.batches import BatchMaker, Order
-from sentcli.training.checkpoints import Progress, Scores, restore, run_bytes, snapshot
+from sentcli.training.checkpoints import RunProgress, Scores, restore, run_bytes, snapshot
 from sentcli.training.gradients import Gradients, keeping_freed_memory
 from sentcli.training.observer import DevScores, TrainResult, collapse
 from sentcli.training.reports import Step, StepReports
@@ -56,7 +56,7 @@ LOOK_EVERY = 25
 """Steps between two looks at how far vectors are apart; a look takes less than a tenth of a step."""
 
 
-def train(
+def train_model(
     model: TrainingModel,
     tokenizer: TextTokenizer,
     method: Method,
@@ -97,7 +97,7 @@ def train(
     total = settings.total_steps(order.per_epoch)
     maker = _batch_maker(method, corpus, order, tokenizer, second_tokenizer, prompts)
     gradients = Gradients(model, settings)
-    progress = Progress()
+    progress = RunProgress()
     scores = Scores()
     if folder.checkpoint is not None:
         progress, scores = restore(folder.checkpoint, gradients)
@@ -189,7 +189,7 @@ class BestKeeper:
     dev: DevSet | None
     """The dev set that decides which weights are best."""
     scores: Scores = field(default_factory=Scores)
-    progress: Progress = field(default_factory=Progress)
+    progress: RunProgress = field(default_factory=RunProgress)
     """Learns where there is no score, because the vectors are equal or not finite."""
 
     def evaluate(self, step: int) -> None:
@@ -274,7 +274,7 @@ def _comparable(score: float | None) -> float:
     return score
 
 
-def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult:
+def result_of(keeper: BestKeeper, progress: RunProgress, total: int) -> TrainResult:
     """Return the results of a run that was to have `total` steps."""
     scores = keeper.scores
     dev = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentcli.training.data import TrainingSentences
     from sentcli.training.teachers import Teacher
 
-FORMAT = 1
+_FORMAT = 1
 """Changes when another model is made of the same teacher and text."""
 
 
@@ -40,6 +40,6 @@ def made_start(start: StaticStart, teachers: Sequence[Teacher], corpus: Training
         raise InputError(f"static: the tokenizer of {teachers[0].name} is not here, since it is served")
     if encoder.local.spec.is_static:
         raise InputError(f"--teacher {teachers[0].name} is static itself: name a model that reads texts as a whole")
-    key = json_digest([FORMAT, teachers[0].identity, asdict(start), list(corpus.files)])
+    key = json_digest([_FORMAT, teachers[0].identity, asdict(start), list(corpus.files)])
     folder = cache_folder("static-starts") / key[:32]
     return made_once(folder, lambda temporary: start.write(encoder, corpus.sentences, temporary))

@@ -86,13 +86,13 @@ def run_all_on_ray(
 
 
 def _start_judge(pool: Pool, asha: Asha | None) -> Any:
-    """Start the `Judge` on the node of this process, so that it ends with the sweep and not before, if there is one."""
+    """Start the `RunJudge`, if there is one, on the node of this process, so that it ends with the sweep."""
     if asha is None:
         return None
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
-    return pool.ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
+    return pool.ray.remote(num_cpus=0, scheduling_strategy=here)(RunJudge).remote(asha)
 
 
 class _Log:
@@ -124,7 +124,7 @@ class _Log:
 
 
 @dataclass
-class Judge:
+class RunJudge:
     """The actor that ends runs which are behind.
 
     This is asynchronous successive halving (Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys
@@ -160,7 +160,7 @@ class Judge:
 
 @dataclass
 class _Reporting:
-    """The observer of a run in a worker, which reports its scores to a `Judge`."""
+    """The observer of a run in a worker, which reports its scores to a `RunJudge`."""
 
     judge: Any
     """The handle of the actor; None reports nothing."""

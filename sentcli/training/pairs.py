@@ -25,7 +25,7 @@ from sentcli.io.table_layout import infer_layout
 from sentcli.training.data import Subset, TrainingSentences, file_facts
 from sentcli.training.negatives import fill_negatives
 
-FOLD_SEED = 42
+_FOLD_SEED = 42
 """The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
 TOPICS = "topics"
 """The value of ``--hold-out`` that holds out each file in turn."""
@@ -106,7 +106,7 @@ def _all_rows(parts: Sequence[_Rows]) -> list[tuple[Any, ...]]:
     return list(chain.from_iterable(part.rows for part in parts))
 
 
-def read_pairs(
+def read_training_pairs(
     files: Sequence[str],
     *,
     fields: str | None = None,
@@ -186,7 +186,7 @@ def _range_of_scores(parts: Sequence[_Rows]) -> tuple[float, float]:
 
 LARGEST_GAP = 0.9
 """The share of the range of all scores that may lie between two neighbours: beyond it, few scores squash the others."""
-FEW = 0.1
+_FEW_SCORES = 0.1
 """The share of the rows up to which scores are few; in an unusual range fewer than half are."""
 
 
@@ -210,7 +210,7 @@ def _refuse_far_scores(parts: Sequence[_Rows], scores: Float64Array, found: tupl
     is_usual = found in SCORE_RANGES
     if most[0] == most[-1] or range_of(most.tolist()) == found:
         return
-    if is_usual and (found[1] <= 5 or len(few) > FEW * len(scores)):
+    if is_usual and (found[1] <= 5 or len(few) > _FEW_SCORES * len(scores)):
         return
     for part in parts:
         for row, (_, _, score) in enumerate(part.rows):
@@ -426,7 +426,7 @@ def _fold(hold_out: str, number: int, count: int, total: int) -> Int64Array:
 
     if not 1 <= number <= count or count < 2:
         raise InputError(f"--hold-out {hold_out}: expected one of at least two folds, such as 1/10")
-    splitter = KFold(count, shuffle=True, random_state=FOLD_SEED)
+    splitter = KFold(count, shuffle=True, random_state=_FOLD_SEED)
     folds = list(splitter.split(np.arange(total)))
     _, held_out = folds[number - 1]
     return held_out

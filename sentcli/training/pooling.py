@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sentcli.encoder.loading import finished_encoder
 from sentcli.methods.modules import PoolingOnly
 from sentcli.model.spec import POOLINGS
-from sentcli.training.request import AUTO, OWN
+from sentcli.training.request import AUTO, OWN_POOLING
 from sentcli.training.run_folder import kept_identity
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ def choose_pooling(method: Method, model: str, asked: str = AUTO) -> PoolingChoi
     """
     fixed = method.fixed_pooling
     if fixed:
-        unused = None if asked in (AUTO, OWN) else asked
-        return PoolingChoice(OWN, f"{method.name} reads {fixed}", unused=unused)
+        unused = None if asked in (AUTO, OWN_POOLING) else asked
+        return PoolingChoice(OWN_POOLING, f"{method.name} reads {fixed}", unused=unused)
     if asked == AUTO and isinstance(method.fit, PoolingOnly):
         return PoolingChoice(method.pooling, "it is all that the method changes")
-    if asked == OWN or (asked == AUTO and method.pooling == OWN):
-        return PoolingChoice(OWN, "the start model's own")
+    if asked == OWN_POOLING or (asked == AUTO and method.pooling == OWN_POOLING):
+        return PoolingChoice(OWN_POOLING, "the start model's own")
     finished = finished_encoder(model)
     other = None
     if asked != AUTO:
         if finished is not None and finished.pooling != asked:
-            other = OWN
+            other = OWN_POOLING
         return PoolingChoice(asked, "it was asked for", other)
     if finished is None:
         if method.pooling != ASSUMED:
@@ -60,10 +60,10 @@ def choose_pooling(method: Method, model: str, asked: str = AUTO) -> PoolingChoi
         return PoolingChoice(method.pooling, f"that of {method.name}, since the start model states none", other)
     if not finished.is_static and finished.pooling != method.pooling:
         other = method.pooling
-    return PoolingChoice(OWN, "the start model's own, since it is a finished encoder", other)
+    return PoolingChoice(OWN_POOLING, "the start model's own, since it is a finished encoder", other)
 
 
-def pooling_of(request: TrainRequest, method: Method, start: str | None = None) -> PoolingChoice:
+def run_pooling(request: TrainRequest, method: Method, start: str | None = None) -> PoolingChoice:
     """Return the pooling of a run; one that is resumed keeps what it began with, unless another is asked for.
 
     Earlier versions took the method's pooling for every start.
@@ -83,11 +83,11 @@ def pooling_of(request: TrainRequest, method: Method, start: str | None = None) 
     earlier = encoder["pooling"]
     finished = finished_encoder(start)
     start_pooling = None if finished is None else finished.pooling
-    chosen = start_pooling if choice.name == OWN else choice.name
+    chosen = start_pooling if choice.name == OWN_POOLING else choice.name
     if earlier == chosen:
         return choice
     if earlier == start_pooling:
-        return PoolingChoice(OWN, "the run began with it")
+        return PoolingChoice(OWN_POOLING, "the run began with it")
     if earlier in POOLINGS:
         return PoolingChoice(earlier, "the run began with it")
     return choice

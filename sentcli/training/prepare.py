@@ -29,15 +29,15 @@ from sentcli.objectives import ObjectiveContext, PairClasses, StatefulObjective,
 from sentcli.precision import check_precision
 from sentcli.processes import process_count
 from sentcli.training import dev
-from sentcli.training.batches import Batch, to_tensors
+from sentcli.training.batches import TrainingBatch, to_tensors
 from sentcli.training.data import TrainingSentences, read_corpus
 from sentcli.training.dev import HeldOutText
-from sentcli.training.inputs import RunInputs, read_inputs
+from sentcli.training.inputs import RunInputs, read_run_inputs
 from sentcli.training.loop import run_order
 from sentcli.training.made_start import made_start
 from sentcli.training.notes import batch_notes, data_notes
-from sentcli.training.pooling import PoolingChoice, choose_pooling, pooling_of
-from sentcli.training.request import OWN, TrainRequest
+from sentcli.training.pooling import PoolingChoice, choose_pooling, run_pooling
+from sentcli.training.request import OWN_POOLING, TrainRequest
 from sentcli.training.targets import check_answers
 from sentcli.training.teachers import EncoderTeacher, check_teachers, identity_of, open_teachers, width_of
 from sentcli.training.training_model import TrainingModel
@@ -151,7 +151,7 @@ def prepare(request: TrainRequest) -> Prepared:
         InputError: if one of them cannot be read, or does not go with the others.
     """
     method = request.configured()
-    inputs = read_inputs(request, method)
+    inputs = read_run_inputs(request, method)
     method = _with_classes(method, inputs.corpus)
     if request.evaluation.dev_limit is not None:
         sampled = dev.limited(inputs.dev, request.evaluation.dev_limit, request.model)
@@ -161,8 +161,8 @@ def prepare(request: TrainRequest) -> Prepared:
     check_answers(teachers, method, inputs.corpus)
     start = start_model(request, method, teachers, inputs)
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
-    pooling = pooling_of(request, method, start)
-    encoder, notes = load_encoder(method, start, pooling=pooling, device=request.device)
+    pooling = run_pooling(request, method, start)
+    encoder, notes = load_start(method, start, pooling=pooling, device=request.device)
     _check_evaluation(request, method, inputs, encoder)
     _refuse_start_as_teacher(request, method, teachers, encoder)
     method = _with_fitting_length(request, method, encoder, notes)
@@ -252,7 +252,7 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def load_encoder(
+def load_start(
     method: Method, model: str, *, pooling: PoolingChoice | None = None, device: str = "auto"
 ) -> tuple[SentenceEncoder, list[str]]:
     """Load a start model with a pooling and with the convolutions and the dropout of a method.
@@ -282,7 +282,7 @@ def load_encoder(
         backend="torch",
         device=device,
         precision="fp32",
-        pooling=None if pooling.name == OWN else pooling.name,
+        pooling=None if pooling.name == OWN_POOLING else pooling.name,
         edit=edit,
         pairs=method.views.joint,
         untrained=not trains_encoder,
@@ -402,7 +402,7 @@ def _check_model(method: Method, model: TrainingModel, corpus: TrainingSentences
     text = corpus.sentences[0]
     if method.views.joint:
         text = pair_text(*(column[0] for column in corpus.texts))
-    same_text_twice = Batch([tokenizer([text] * 2)], BatchTexts([]))
+    same_text_twice = TrainingBatch([tokenizer([text] * 2)], BatchTexts([]))
     batch = to_tensors(same_text_twice, tokenizer.pad_id, 1, next(model.parameters()).device)
     if not method.settings.compile:
         model.check(batch)

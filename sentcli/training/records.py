@@ -263,7 +263,7 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
         points.setdefault(point, []).append(record)
     summaries = []
     for of_point in points.values():
-        trainings = list(map(facts_of, of_point))
+        trainings = list(map(record_facts, of_point))
         apart = told_apart(trainings)
         for group in by_training(trainings):
             runs = [of_point[position] for position in group]
@@ -273,7 +273,7 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
     return summaries
 
 
-def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
+def record_facts(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what decides the training of a record besides its seed; see `training_facts`."""
     facts = training_facts(record.get("identity", {}))
     after = record.get("after")

@@ -13,8 +13,8 @@ from sentcli.training.observer import StepInfo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sentcli.training.batches import Batch
-    from sentcli.training.checkpoints import Progress
+    from sentcli.training.batches import TrainingBatch
+    from sentcli.training.checkpoints import RunProgress
     from sentcli.training.gradients import Gradients, StepNumbers
     from sentcli.training.observer import Observer
     from sentcli.training.run_folder import RunFolder
@@ -28,7 +28,7 @@ class Step:
     """The number of the step, from 1."""
     rate: float
     """The learning rate."""
-    batches: Sequence[Batch]
+    batches: Sequence[TrainingBatch]
     numbers: StepNumbers
 
 
@@ -44,7 +44,7 @@ class StepReports:
     folder: RunFolder
     """Receives a line for each step, and the batch of a step that failed."""
     observer: Observer | None
-    progress: Progress
+    progress: RunProgress
     """Counts the steps that were reported."""
     gradients: Gradients
     total: int

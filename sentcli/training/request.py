@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.io.labelled_kinds import KINDS
+from sentcli.io.labelled_kinds import DATA_KINDS
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
 from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
-from sentcli.model.options import Backend
+from sentcli.model.options import BackendName
 from sentcli.model.spec import check_pooling
 from sentcli.training.data import Subset
 from sentcli.training.options import DataOptions, EvaluationOptions, LogOptions
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
 
 AUTO = "auto"
-OWN = "own"
+OWN_POOLING = "own"
 """The values of ``--pooling`` in training that name no pooling: that of the model or of the method, and the model's."""
-BEFORE = "before."
+_BEFORE_PREFIX = "before."
 """The beginning of the keys of ``--set`` that are settings of the method of ``--after``."""
 
 
@@ -57,7 +57,7 @@ class TrainRequest:
     """A recipe, whose settings are applied before `assignments`."""
     teachers: tuple[str, ...] = ()
     """Models, or files of vectors, that give the targets of the training."""
-    teacher_backend: Backend = "auto"
+    teacher_backend: BackendName = "auto"
     """What teachers that are here run on; ``torch`` writes no export of a model that is not kept."""
     learns_from_itself: bool = False
     """Whether a teacher may be the start model itself."""
@@ -65,12 +65,16 @@ class TrainRequest:
     @property
     def own_assignments(self) -> list[tuple[str, Any]]:
         """The settings of `method`."""
-        return [(key, value) for key, value in self.assignments if not key.startswith(BEFORE)]
+        return [(key, value) for key, value in self.assignments if not key.startswith(_BEFORE_PREFIX)]
 
     @property
     def first_assignments(self) -> list[tuple[str, Any]]:
         """The settings of the method of `after`, whose keys begin with ``before.`` in `assignments`."""
-        return [(key.removeprefix(BEFORE), value) for key, value in self.assignments if key.startswith(BEFORE)]
+        return [
+            (key.removeprefix(_BEFORE_PREFIX), value)
+            for key, value in self.assignments
+            if key.startswith(_BEFORE_PREFIX)
+        ]
 
     def configured(self) -> Method:
         """Return the method with the settings of the recipe and then with `assignments`.
@@ -92,7 +96,7 @@ class TrainRequest:
             key, _ = self.first_assignments[0]
             raise InputError(f"before.{key} is a setting of --after, which is missing")
         method = configure(method, self.own_assignments)
-        if self.pooling not in (AUTO, OWN):
+        if self.pooling not in (AUTO, OWN_POOLING):
             check_pooling(self.pooling)
         return method
 
@@ -145,7 +149,7 @@ class TrainRequest:
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""
-        if not KINDS[layout.kind].has_values or self.data.pair_fields is not None:
+        if not DATA_KINDS[layout.kind].has_values or self.data.pair_fields is not None:
             return False
         return self.data.text_field in columns_of(open_source(self.files[0]))
 

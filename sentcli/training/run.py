@@ -18,7 +18,7 @@ from sentcli.processes import everywhere, process_count
 from sentcli.training import loop
 from sentcli.training.card import model_card
 from sentcli.training.departures import departures
-from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
+from sentcli.training.inputs import TEXT_OF_PAIRS, read_run_inputs
 from sentcli.training.observer import DevScores, TrainResult
 from sentcli.training.prepare import prepare
 from sentcli.training.records import CONFIG_FILE
@@ -26,7 +26,7 @@ from sentcli.training.request import AUTO
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
 from sentcli.training.scoring import (
     of_first_process,
-    score,
+    score_encoder,
     score_other_start,
     score_teacher,
     scores_of,
@@ -82,13 +82,13 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     text = prepared.held_out_text
     other = score_other_start(prepared, observer)
     teacher_dev = score_teacher(prepared)
-    result = loop.train(
+    result = loop.train_model(
         model,
         prepared.tokenizer,
         prepared.method,
         prepared.corpus,
         folder,
-        score=partial(score, prepared) if dev or text is not None else None,
+        score=partial(score_encoder, prepared) if dev or text is not None else None,
         observer=observer,
         save_every=prepared.request.log.save_every,
         prompts=prepared.prompts,
@@ -207,7 +207,9 @@ def first_stage(request: TrainRequest) -> Prepared | None:
     if request.after is None:
         return None
     method = request.configured()
-    subset = read_inputs(request, method).subset  # errors of the second stage are raised before the first is trained
+    subset = read_run_inputs(
+        request, method
+    ).subset  # errors of the second stage are raised before the first is trained
     output = request.output.resolve()
     rows: dict[str, Any] = {"limit": subset.limit, "fraction": subset.fraction, "subset_seed": subset.seed}
     resume = request.log.resume or not request.log.overwrite

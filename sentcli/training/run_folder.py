@@ -32,7 +32,7 @@ from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
 from sentcli.training.checkpoints import Checkpoint, Checkpoints
 from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE, differences_of, read_run_file
-from sentcli.training.written_model import check_written
+from sentcli.training.written_model import check_written_model
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -337,7 +337,7 @@ class RunFolder:
         written.mkdir()
         try:
             write_model_files(encoder.on_torch().local, written)
-            check_written(encoder, written)
+            check_written_model(encoder, written)
             add_beside(encoder.model, written)
             names = {path.name for path in written.iterdir()} - {WEIGHTS_FILE}
             for name in [*sorted(names), WEIGHTS_FILE]:

@@ -24,7 +24,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.processes import agree, is_first
 from sentcli.training.dev import dev_values
 from sentcli.training.observer import OtherStart
-from sentcli.training.request import OWN
+from sentcli.training.request import OWN_POOLING
 from sentcli.training.teachers import EncoderTeacher
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class StartScores:
         return values
 
 
-def score(prepared: Prepared, module: TorchEncoder, is_start: bool) -> dict[str, float | None]:
+def score_encoder(prepared: Prepared, module: TorchEncoder, is_start: bool) -> dict[str, float | None]:
     """Return the scores of an encoder of a run on the dev sets and on the held-out text, by their names in the log.
 
     Args:
@@ -131,7 +131,7 @@ def other_start_model(prepared: Prepared) -> EvaluatedModel | None:
     request = prepared.request
     if other is None or not prepared.inputs.dev or not has_weights(prepared.encoder.local.spec.folder):
         return None
-    pooling = None if other == OWN else other
+    pooling = None if other == OWN_POOLING else other
     options = LoadOptions(pooling=pooling, backend="torch", precision="fp32", device=request.device)
     return EvaluatedModel(request.model, options)
 
@@ -173,10 +173,10 @@ def with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: Train
     transfer = prepared.inputs.transfer
     if held_out is not None:
         task = sts.SimilarityTask("held out", [held_out])
-        score = of_first_process(lambda: sts.evaluate(encoder, [task])[task.name])
+        score = of_first_process(lambda: sts.evaluate_similarity(encoder, [task])[task.name])
         result = replace(result, held_out_spearman=score.value, held_out_pearson=score.metrics["pearson"])
     if test:
-        scores = of_first_process(lambda: list(sts.evaluate(encoder, test).values()))
+        scores = of_first_process(lambda: list(sts.evaluate_similarity(encoder, test).values()))
         values = {score.task: score.value for score in scores}
         result = replace(result, sts=values, sts_average=average(scores, SIMILARITY, least=1))
     if transfer:

@@ -22,7 +22,7 @@ from sentcli.training.run import run
 
 STEPS = 30
 RAW_POOLINGS = ("cls", "mean", "first-last-avg")
-WORDS = "shared content words, no model"
+_SHARED_WORDS = "shared content words, no model"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class StartCheck:
 
     def _scores(self) -> dict[str, float]:
         scores = {f"start, {pooling}": score for pooling, score in self.of_start.items()}
-        scores[WORDS] = self.words
+        scores[_SHARED_WORDS] = self.words
         scores[f"{self.method}, before"] = self.before
         scores[f"{self.method}, after {STEPS} steps"] = self.after
         return scores
@@ -84,7 +84,7 @@ def check_start(request: TrainRequest) -> StartCheck:
     """
     assert request.evaluation.eval_data is not None  # the flag needs it
     name = STSB_DEV[0]
-    (task,) = sts.load_tasks(request.evaluation.eval_data, [name], "dev")
+    (task,) = sts.load_similarity_tasks(request.evaluation.eval_data, [name], "dev")
     (pairs,) = task.subsets
     with tempfile.TemporaryDirectory(prefix="sentcli-check-") as folder:
         prepared = prepare(_few_steps(request, Path(folder) / "run"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sentcli.bounds import check
+from sentcli.bounds import check_value
 from sentcli.encoder.loading import read_model
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output
@@ -31,7 +31,7 @@ from sentcli.training.prepare import Prepared, prepare
 from sentcli.training.records import IDENTITY_FILE, append_record, read_results
 from sentcli.training.request import AUTO, TrainRequest
 from sentcli.training.run_folder import LockedError
-from sentcli.training.sweep_file import NUMBERS, OF_DATA, OF_REQUEST
+from sentcli.training.sweep_file import NUMERIC_OPTIONS, OF_DATA, OF_REQUEST
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
@@ -132,10 +132,10 @@ def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path)
     for key, value in settings.items():
         if key in OF_REQUEST:
             of_request[key] = str(value)
-        elif key in NUMBERS:
+        elif key in NUMERIC_OPTIONS:
             of_data[key] = value
             if value != "seed":
-                check(key, value, NUMBERS[key])
+                check_value(key, value, NUMERIC_OPTIONS[key])
         elif key in OF_DATA:
             of_data[key] = str(value)
         elif key != "recipe":

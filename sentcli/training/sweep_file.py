@@ -17,12 +17,12 @@ from sentcli.io.forms import read_toml
 from sentcli.methods import refuse_file
 from sentcli.zoo import models_folder
 
-MOST_POINTS = 100_000
+_MOST_POINTS = 100_000
 OF_REQUEST = ("method", "model", "stage", "pooling", "after")
 """The keys of a sweep that stand for fields of `TrainRequest`."""
 OF_DATA = ("text_of", "hold_out", "limit", "fraction", "subset_seed")
 """The keys of a sweep that stand for options of the data."""
-NUMBERS = {"limit": int, "fraction": float, "subset_seed": int}
+NUMERIC_OPTIONS = {"limit": int, "fraction": float, "subset_seed": int}
 """The options of the data whose values are numbers."""
 
 
@@ -146,8 +146,8 @@ def _points(grids: Sequence[Mapping[str, Any]], path: Path) -> list[dict[str, An
     count = 0
     for grid in grids:
         count += math.prod(len(_as_list(value)) for value in grid.values())
-    if count > MOST_POINTS:
-        raise DataError(path, f"its grids have {count:,} points; a sweep may have {MOST_POINTS:,}")
+    if count > _MOST_POINTS:
+        raise DataError(path, f"its grids have {count:,} points; a sweep may have {_MOST_POINTS:,}")
     points: dict[str, dict[str, Any]] = {}
     for grid in grids:
         for combination in itertools.product(*map(_as_list, grid.values())):

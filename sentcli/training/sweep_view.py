@@ -29,7 +29,7 @@ RESULT_COLUMNS = {
     "held_out_perplexity": "perplexity",
 }
 """The columns of results that only some sweeps have."""
-RANKED = ("best", "sts_average", "senteval_average", "held_out_pearson", "held_out_spearman")
+_RANKED_COLUMNS = ("best", "sts_average", "senteval_average", "held_out_pearson", "held_out_spearman")
 """Of these columns the highest mean is marked."""
 WITHOUT_DEVIATION = ("start", "best_step", "steps")
 
@@ -152,7 +152,7 @@ def sweep_table(
     is_spearman = all(metric == STSB_DEV[1] for _, metric in dev_sets)
     formats = dict.fromkeys(("start", "best dev", "last dev"), ".2f" if is_spearman else ".4f")
     formats |= dict.fromkeys(more_columns.values(), ",.0f")
-    ranked = [columns[key] for key in RANKED if key in columns]
+    ranked = [columns[key] for key in _RANKED_COLUMNS if key in columns]
     if len(dev_sets) > 1:
         ranked.remove(columns["best"])
     return Table(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TEACHER = "teacher_"
 """The beginning of the names of targets among the tensors of a batch: teachers are numbered from 0."""
 TEACHER_SCORES = "teacher_scores"
-FIRST_ROWS = 4
+_FIRST_ROWS = 4
 """The rows that teachers are asked about before a run begins."""
 
 
@@ -85,7 +85,7 @@ def check_answers(teachers: Sequence[Teacher], method: Method, corpus: TrainingS
             for column in corpus.texts:
                 teacher.require(column)
     try:
-        Targets.of(teachers, method, corpus, range(min(FIRST_ROWS, len(corpus.sentences))))
+        Targets.of(teachers, method, corpus, range(min(_FIRST_ROWS, len(corpus.sentences))))
     except InputError:
         raise
     except SentcliError as error:

@@ -19,7 +19,7 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.io.readers import ReadOptions
 from sentcli.io.served import Served
-from sentcli.model.options import Backend, LoadOptions
+from sentcli.model.options import BackendName, LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import prepared
 from sentcli.search.stored_vectors import StoredVectors
@@ -169,7 +169,7 @@ def _pair_similarities(
     return np.asarray(np.einsum("nd,nd->n", *sides), np.float32)
 
 
-def open_teacher(name: str, device: str = "auto", backend: Backend = "auto") -> Teacher:
+def open_teacher(name: str, device: str = "auto", backend: BackendName = "auto") -> Teacher:
     """Open a teacher by the name of a model, of a file or of a directory of vectors.
 
     Args:
@@ -191,7 +191,7 @@ def open_teacher(name: str, device: str = "auto", backend: Backend = "auto") -> 
     return EncoderTeacher(model)
 
 
-def open_teachers(names: Sequence[str], device: str, backend: Backend) -> tuple[Teacher, ...]:
+def open_teachers(names: Sequence[str], device: str, backend: BackendName) -> tuple[Teacher, ...]:
     """Open several teachers; see `open_teacher`."""
     teachers = []
     for name in names:

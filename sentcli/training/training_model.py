@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SPREAD_TEXTS = 16
 """How many texts of a batch have their vectors compared."""
-Inputs: TypeAlias = dict[str, Tensor]
+BatchTensors: TypeAlias = dict[str, Tensor]
 """Tensors of a batch by name, each a row for every view of every sentence."""
 
 
@@ -88,7 +88,7 @@ class TrainingModel(nn.Module):
             InputError: if heads are to be dropped in a model whose attention is out of reach.
         """
         layers: set[int] = set()
-        depth = surgery.depth(backbone)
+        depth = surgery.layer_count(backbone)
         for objective in self.method.objectives.values():
             layers.update(objective.attention_layers(depth))
         settings = self.method.settings
@@ -149,7 +149,7 @@ class TrainingModel(nn.Module):
             if not objective.can_truncate():
                 raise InputError(f"matryoshka.dims: {name} cannot be computed on fewer dimensions")
 
-    def forward(self, batch: Inputs) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, batch: BatchTensors) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
 
         Args:
@@ -157,7 +157,7 @@ class TrainingModel(nn.Module):
         """
         return self.losses(self.encode_views(batch))
 
-    def encode_views(self, batch: Inputs) -> Views:
+    def encode_views(self, batch: BatchTensors) -> Views:
         """Encode the m * B rows of all views in one pass, or by two encoders, and apply the head."""
         masked_words = None
         for objective in self.stateful.values():
@@ -166,7 +166,7 @@ class TrainingModel(nn.Module):
                 batch = {**batch, "input_ids": masked}
         return replace(self._encoded(batch), masked_words=masked_words)
 
-    def _encoded(self, batch: Inputs) -> Views:
+    def _encoded(self, batch: BatchTensors) -> Views:
         inputs = model_inputs(batch)
         if not self.encodes:
             return Views(
@@ -197,14 +197,14 @@ class TrainingModel(nn.Module):
             attentions[layer] = self.by_view(weights)
         return replace(self.views_of(batch, pooled), tokens=widened(tokens), attentions=attentions)
 
-    def encoders_and_rows(self, inputs: Inputs) -> list[tuple[TorchEncoder, Inputs]]:
+    def encoders_and_rows(self, inputs: BatchTensors) -> list[tuple[TorchEncoder, BatchTensors]]:
         """Return each encoder with its rows: of the first view alone if the head makes the views of one encoding."""
         rows = len(inputs["input_ids"]) // self.views
         if self.second is not None:
             return [(self.encoder, _rows(inputs, 0, rows)), (self.second, _rows(inputs, rows, 2 * rows))]
         return [(self.encoder, _rows(inputs, 0, rows * self.passes))]
 
-    def parts(self, inputs: Inputs, sentences: int = CPU_ROWS) -> list[tuple[TorchEncoder, Inputs, Tensor]]:
+    def parts(self, inputs: BatchTensors, sentences: int = CPU_ROWS) -> list[tuple[TorchEncoder, BatchTensors, Tensor]]:
         """Cut the rows into parts of similar length.
 
         Args:
@@ -222,7 +222,7 @@ class TrainingModel(nn.Module):
             first += len(rows["attention_mask"])
         return parts
 
-    def views_of(self, batch: Inputs, pooled: Tensor) -> Views:
+    def views_of(self, batch: BatchTensors, pooled: Tensor) -> Views:
         """Return the `Views` of a batch, given its sentence vectors ``[rows, d]``."""
         pooled = self.by_view(widened(pooled))
         noise = self.template_vectors(batch) if self.template_tokens else 0.0
@@ -240,7 +240,7 @@ class TrainingModel(nn.Module):
             teacher_scores=batch.get(TEACHER_SCORES),
         )
 
-    def template_vectors(self, batch: Inputs) -> Tensor:
+    def template_vectors(self, batch: BatchTensors) -> Tensor:
         """Return the vectors of the templates alone ``[m, B, d]``, with each token where it stands around the sentence.
 
         The sentence is hidden from the attention. Rows of one view with equally long sentences share a vector, as in
@@ -304,14 +304,14 @@ class TrainingModel(nn.Module):
         with attention.dropping_heads(settings.drop_heads), computing_in(precision, device), kernels:
             yield
 
-    def _features(self, encoder: TorchEncoder, rows: Inputs) -> Features:
+    def _features(self, encoder: TorchEncoder, rows: BatchTensors) -> Features:
         sentence_only = "tokens" not in self.requires
         with self.computing():
             return encoder.features(
                 rows, normalize=False, attention_layers=self.attention_layers, sentence_only=sentence_only
             )
 
-    def vectors(self, encoder: TorchEncoder, rows: Inputs) -> Tensor:
+    def vectors(self, encoder: TorchEncoder, rows: BatchTensors) -> Tensor:
         """Return the sentence vectors ``[rows, d]`` of some rows."""
         sentence = self._features(encoder, rows).sentence
         assert sentence is not None
@@ -323,7 +323,7 @@ class TrainingModel(nn.Module):
         return self.encodes and not self.encoder.scores_pairs
 
     @torch.no_grad()
-    def spread(self, batch: Inputs) -> Tensor | None:
+    def spread(self, batch: BatchTensors) -> Tensor | None:
         """Return how far the vectors of some texts of a batch are apart, without dropout and in float32.
 
         It is the root of the mean squared distance of vectors of length 1 from their mean, so that it is 0 where all
@@ -439,7 +439,7 @@ def _place_of(objective: Loss) -> str:
     return f"{code.co_filename}, line {code.co_firstlineno}"
 
 
-def _rows(inputs: Inputs, first: int, end: int) -> Inputs:
+def _rows(inputs: BatchTensors, first: int, end: int) -> BatchTensors:
     """Return the rows `first` to `end` - 1 of each tensor."""
     return {name: values[first:end] for name, values in inputs.items()}
 
@@ -450,7 +450,7 @@ def in_order(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     return torch.cat(vectors)[torch.cat(numbers).argsort()]
 
 
-def model_inputs(batch: Inputs) -> Inputs:
+def model_inputs(batch: BatchTensors) -> BatchTensors:
     """Return a batch without its labels, without what tells which rows match, and without a teacher's targets."""
     inputs = {}
     for name, values in batch.items():
@@ -459,7 +459,7 @@ def model_inputs(batch: Inputs) -> Inputs:
     return inputs
 
 
-def teacher_names(batch: Inputs) -> list[str]:
+def teacher_names(batch: BatchTensors) -> list[str]:
     """Return the names of the vectors of teachers in a batch, in the order of the teachers."""
     names = []
     for name in batch:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.remaining import Remaining
-from sentcli.training.departures import departures, in_words, source_of
+from sentcli.training.departures import departure_source, departures, in_words
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
-REMEDY = "Try another --learning-rate"
+RATE_ADVICE = "Try another --learning-rate"
 """The advice where training does not help."""
 LOOK_AT_VECTORS = (
-    f"{REMEDY}; sentcli analyze similarity shows by what the vectors of the start model distinguish sentences"
+    f"{RATE_ADVICE}; sentcli analyze similarity shows by what the vectors of the start model distinguish sentences"
 )
 """The same, for a model that makes vectors."""
 LITTLE = 1e-4
@@ -272,7 +272,7 @@ def _departing(request: TrainRequest, method: Method) -> str:
     recipe = None
     if request.recipe is not None:
         recipe = request.recipe.name
-    return in_words(departures(request), source_of(recipe, method.title))
+    return in_words(departures(request), departure_source(recipe, method.title))
 
 
 def _title_with_terms(method: Method) -> str:
@@ -310,7 +310,7 @@ def summary(result: TrainResult, output: Path, *, scores_pairs: bool = False) ->
     parts.append(f"model in {output}")
     console.note("; ".join(parts))
     if kept_start(result.to_dict()):
-        remedy = REMEDY if scores_pairs else LOOK_AT_VECTORS
+        remedy = RATE_ADVICE if scores_pairs else LOOK_AT_VECTORS
         console.warn(f"no step was better than the start, whose weights are in the model. {remedy}")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.model.probe_vectors import SUM_ORDER, TEXTS
+from sentcli.model.probe_vectors import PROBE_TEXTS, SUM_ORDER
 from sentcli.model.tokenizing import pair_text
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
 
 
-def check_written(encoder: SentenceEncoder, folder: Path) -> None:
+def check_written_model(encoder: SentenceEncoder, folder: Path) -> None:
     """Refuse a folder that does not open, or whose model is not the one in memory.
 
     Args:
@@ -46,9 +46,9 @@ def _difference(trained: LoadedModel, written: LoadedModel) -> str:
     for name, value in _settings(trained).items():
         if found[name] != value:
             return f"its {name} is {found[name]!r}, and {value!r} in training"
-    texts = list(TEXTS)
+    texts = list(PROBE_TEXTS)
     if trained.spec.scores_pairs:
-        texts = [pair_text(text, partner) for text, partner in zip(TEXTS, reversed(TEXTS), strict=True)]
+        texts = [pair_text(text, partner) for text, partner in zip(PROBE_TEXTS, reversed(PROBE_TEXTS), strict=True)]
     number, distance = _farthest(_vectors(trained, texts), _vectors(written, texts))
     if distance <= SUM_ORDER:
         return ""

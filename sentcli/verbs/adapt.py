@@ -52,7 +52,7 @@ def adapt(
       sentcli adapt docs/ -m minilm -o docs-model --write-with http://localhost:8080/v1#name
       sentcli adapt docs/ -m minilm -o docs-model --teacher bge-large --budget 2h
     """  # noqa: D301
-    from sentcli.adapting.adapt import adapt as run
+    from sentcli.adapting.adapt import adapt_model as run
 
     clock = Clock()
     done = run(corpus, model, output, options, device=device, resume=resume, overwrite=overwrite)

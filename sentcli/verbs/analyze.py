@@ -12,7 +12,7 @@ from sentcli.command.result import Result
 from sentcli.errors import InputError, nearest
 
 
-def kind_of(name: str) -> Callable[..., Result]:
+def analysis_kind(name: str) -> Callable[..., Result]:
     """Return the function of a kind of analysis.
 
     Raises:
@@ -39,7 +39,7 @@ def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, *
     Raises:
         SentcliError: whatever error the command ends with.
     """
-    function = kind_of(kind)
+    function = analysis_kind(kind)
     if paths is not None:
         arguments = function.verb.arguments  # type: ignore[attr-defined]
         positional = [argument.name for argument in arguments if argument.flag.positional]

@@ -147,7 +147,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
-    from sentcli.data.pins import verify
+    from sentcli.data.pins import verify_files
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
@@ -156,7 +156,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
     by_path: dict[Path, FileCheck] = {}
     with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
         for dataset in datasets:
-            for file in verify(dataset, folder, whole=bool(names), finished=progress):
+            for file in verify_files(dataset, folder, whole=bool(names), finished=progress):
                 by_path.pop(file.path, None)  # sts is a part of senteval: its files stand where they come last
                 by_path[file.path] = file
     checked = list(by_path.values())
@@ -181,19 +181,19 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
 
 
 def _sets(names: list[str] | None) -> list[DataSet]:
-    from sentcli.data.registry import find, registry
+    from sentcli.data.registry import find_data_set, registry
 
     if not names:
         return list(registry().values())
-    return [find(name) for name in dict.fromkeys(names)]
+    return [find_data_set(name) for name in dict.fromkeys(names)]
 
 
 def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> FetchResult:
-    from sentcli.data.get import get
+    from sentcli.data.get import fetch_data_set
 
     try:
         with console.transferring(dataset.name) as meter:
-            fetched = get(dataset, folder, meter, notice=console.note, **options)
+            fetched = fetch_data_set(dataset, folder, meter, notice=console.note, **options)
     except (KeyboardInterrupt, SystemExit):
         console.note(f"{dataset.name} is not finished: the same command fetches what is missing")
         raise

@@ -40,7 +40,7 @@ def check(
       sentcli data check faq.csv
       sentcli data check pairs.xlsx --pair-fields question1,question2,is_duplicate -m minilm --json -
     """  # noqa: D301
-    from sentcli.errors import together
+    from sentcli.errors import joined_errors
     from sentcli.evaluation.table_check import check_table
 
     clock = Clock()
@@ -50,7 +50,7 @@ def check(
     result = Result.of(record, [checked.show(file)])
     if checked.problems:
         result.show()
-        refused = together(checked.problems)
+        refused = joined_errors(checked.problems)
         refused.outcome = result
         raise refused
     return result

@@ -195,7 +195,7 @@ def score_models(
     from sentcli.evaluation import costs
     from sentcli.evaluation.measuring import score_model
 
-    sample = costs.sample([task.all_texts for task in tasks])
+    sample = costs.sample_texts([task.all_texts for task in tasks])
     with scores_if_interrupted() as done:
         for model in models:
             clock = Clock()
@@ -203,7 +203,7 @@ def score_models(
             scores = score_model(model, tasks, "evaluate", protocol, done=done)
             cost: dict[str, Any] = {}
             with console.working(f"{model.name}: measuring the speed"), suppress(DegenerateVectorsError):
-                cost = costs.measure(model, sample)
+                cost = costs.measure_costs(model, sample)
             scores = replace(scores.with_entries({"cost": cost}), seconds=clock.seconds)
             done[-1] = scores
             if reranker is not None:

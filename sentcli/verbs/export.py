@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sentcli.onnx_export.verify import Scorer
 
 
-LEAST_TEXTS, SAMPLED = 10, 600
+LEAST_TEXTS, _SAMPLED = 10, 600
 """The numbers of the user's own texts, at least and at most, that an export is calibrated by and compared on."""
 
 
@@ -161,14 +161,14 @@ def export(
 
 
 def _sample(file: str, text_field: str) -> list[str]:
-    """Draw `SAMPLED` of the texts of a file, and return the different ones among them."""
+    """Draw `_SAMPLED` of the texts of a file, and return the different ones among them."""
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sampling import reservoir_sample
     from sentcli.io.sources import open_source
 
     file_rows = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))
     not_blank = (row.text for row in file_rows if row is not None and row.text.strip())
-    sample, _ = reservoir_sample(not_blank, SAMPLED)
+    sample, _ = reservoir_sample(not_blank, _SAMPLED)
     texts = list(dict.fromkeys(sample))
     if len(texts) < LEAST_TEXTS:
         raise InputError(
@@ -182,13 +182,13 @@ def _sts_b_scorer(data: Path) -> Scorer:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.evaluation import sts
 
-    splits = {split: sts.load_tasks(data, ["STSBenchmark"], split) for split in ("dev", "test")}
+    splits = {split: sts.load_similarity_tasks(data, ["STSBenchmark"], split) for split in ("dev", "test")}
 
     def score(model: LoadedModel) -> dict[str, float]:
         encoder = SentenceEncoder(model)
         scores = {}
         for split, tasks in splits.items():
-            scores[split] = sts.evaluate(encoder, tasks)["STSBenchmark"].value
+            scores[split] = sts.evaluate_similarity(encoder, tasks)["STSBenchmark"].value
         return scores
 
     return score

@@ -86,11 +86,11 @@ def make_set(
     from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.testset.reading import read_documents
     from sentcli.testset.trust import trust_in
-    from sentcli.testset.writing import CORPUS, JUDGEMENTS, QUERIES, write_jsonl, write_set
+    from sentcli.testset.writing import CORPUS_FILE, JUDGEMENTS_FILE, QUERIES_FILE, write_jsonl, write_set
     from sentcli.testset.written import ANSWERS, PROMPT, ask_for_queries
 
     check_kept(output, [*corpus, *(model or []), write_with, queries, judgements])
-    names = (CORPUS, QUERIES, JUDGEMENTS, SET_MANIFEST, ANSWERS, JUDGE_TABLE, JUDGE_PAGE)
+    names = (CORPUS_FILE, QUERIES_FILE, JUDGEMENTS_FILE, SET_MANIFEST, ANSWERS, JUDGE_TABLE, JUDGE_PAGE)
     check_output(output, overwrite=overwrite, folder=True, own=OwnFiles(names, markers=(SET_MANIFEST,)))
     choices: dict[str, Any] = {"text_field": text_field, "title_field": title_field, "limit": limit, "seed": seed}
     writer: Served | str | None = write_with
@@ -168,7 +168,7 @@ def _query_set(
         InputError: if there are fewer queries than people are to judge.
     """
     from sentcli.evaluation.beir_files import beir_file
-    from sentcli.testset.judging import judged_queries, read_queries
+    from sentcli.testset.judging import judged_queries, read_unjudged_queries
     from sentcli.testset.queries import QuerySet, random_sample, structural_queries
     from sentcli.testset.written import written_queries
 
@@ -181,7 +181,7 @@ def _query_set(
     elif answers is not None:
         query_set = written_queries(answers, documents, protocol["write_with"])
     elif file:
-        query_set = QuerySet(read_queries(str(file)), documents, {}, {})
+        query_set = QuerySet(read_unjudged_queries(str(file)), documents, {}, {})
     else:
         query_set = structural_queries(documents, ", ".join(corpus), protocol["limit"], seed)
     if not judge:

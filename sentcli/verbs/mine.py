@@ -75,15 +75,15 @@ def mine(
     from sentcli.mining.candidates import check_ranks
     from sentcli.mining.copies import MiningCorpus
     from sentcli.mining.judging import Judge
-    from sentcli.mining.mined import mine as mine_texts
+    from sentcli.mining.mined import mine_negatives as mine_texts
     from sentcli.mining.reading import CorpusFields, read_mining
-    from sentcli.mining.writing import check_suffix, write_mined
+    from sentcli.mining.writing import check_mined_suffix, write_mined
     from sentcli.search.bm25 import check_language
     from sentcli.search.options import SearchOptions
     from sentcli.stores.cached_encoder import CachedEncoder
 
     clock = Clock()
-    check_suffix(output)
+    check_mined_suffix(output)
     check_output(output, overwrite=overwrite)
     check_kept(output, [source, corpus, model, judge])
     if mining.by_words and mining.language is not None:

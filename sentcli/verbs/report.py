@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.analysis.models import named_models, sts_tasks
-from sentcli.analysis.options import NOT_LOADED_SO, Data, TextField, TextsFile
-from sentcli.analysis.texts import read_rows
+from sentcli.analysis.options import NOT_LOADED_SO, AnalysedTextField, Data, TextsFile
+from sentcli.analysis.texts import read_distinct_texts
 from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
@@ -39,7 +39,7 @@ def report(
     choices: Annotated[PageOptions, Group("Page")] = PageOptions(),
     data: Data = None,
     texts: TextsFile = None,
-    text_field: TextField = "text",
+    text_field: AnalysedTextField = "text",
     options: Annotated[LoadOptions, Group("Model", without=NOT_LOADED_SO)] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["group"])] = ScoringOptions(),
     overwrite: Overwrite = False,
@@ -92,7 +92,7 @@ def report(
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
     rows = None
     if texts is not None:
-        rows = read_rows(texts, text_field)
+        rows = read_distinct_texts(texts, text_field)
     models = []
     if has_data:
         models = named_models([*inputs.models, *model_folders(runs)], options, rerun=scoring.rerun, reused=[texts])
@@ -241,7 +241,7 @@ def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOp
 
     tasks = sts_tasks(data)
     published = scoring.published(SIMILARITY, [task.name for task in tasks])
-    protocol = sts.protocol("all", "test", RESAMPLES)
+    protocol = sts.similarity_protocol("all", "test", RESAMPLES)
     measured = [score_model(model, tasks, "sts-eval", protocol) for model in models]
     scores = with_published(measured, published, SIMILARITY)
     return ScoreReport.of(scores).with_differences(scores)

@@ -36,7 +36,7 @@ PRINTED_QUERIES = 20
 """Queries whose hits are printed as tables."""
 PRINTED_VALUES = 20
 """Values of the column of ``--count-by`` that are printed."""
-QUERIES_AT_A_TIME = 4096
+_QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
 
 
@@ -227,8 +227,8 @@ def _search(searching: CorpusSearch, queries: Sequence[Query], options: CorpusOp
     blocks: Iterable[Sequence[Query]] = _typed_queries()
     counting: Any = nullcontext(lambda count: None)
     if options.has_queries:
-        starts = range(0, len(queries), QUERIES_AT_A_TIME)
-        blocks = [queries[start : start + QUERIES_AT_A_TIME] for start in starts]
+        starts = range(0, len(queries), _QUERIES_AT_A_TIME)
+        blocks = [queries[start : start + _QUERIES_AT_A_TIME] for start in starts]
         counting = console.counting("searching", len(queries))
     with counting as progress, hits_file(options.hits) as file:
         for number, (query, hits_by_mode) in enumerate(chain.from_iterable(map(searching.hits, blocks))):
@@ -285,9 +285,9 @@ def _labels(options: CorpusOptions) -> pd.Index | None:
 
     if not is_in_memory(Path(str(options.corpus))):
         return None
-    from sentcli.io.in_memory import index_of
+    from sentcli.io.in_memory import frame_index
 
-    index = index_of(str(options.corpus))
+    index = frame_index(str(options.corpus))
     if index is None:
         return None
     read = rows(open_source(str(options.corpus)), ReadOptions(options.text_field, options.id_field))

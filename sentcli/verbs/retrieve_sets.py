@@ -15,7 +15,7 @@ from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.measuring import score_model
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.searched_sets import SearchedSets
-from sentcli.evaluation.set_search import TOP_K
+from sentcli.evaluation.set_search import SCORED_HITS
 from sentcli.evaluation.studies import study_of
 from sentcli.io.atomic import check_output
 from sentcli.io.sources import open_source
@@ -43,7 +43,7 @@ def score_sets(
     """Score models, BM25 and their fusions on sets, or runs on one set."""
     _check_usage(models, sets, search.modes, overwrite=overwrite)
     study = study_of(models, once=True, groups=scoring.group)
-    top_k = search.top_k or TOP_K
+    top_k = search.top_k or SCORED_HITS
     collections = searched_sets.load_sets(sets.beir or [], sets.split)
     if passages.passages and (sets.from_run or search.modes == ["bm25"]):
         raise InputError("--passages cuts documents by a model's tokenizer: runs and BM25 have none")
@@ -80,7 +80,7 @@ def _check_as_published(collections: Sequence[Collection], search: SearchOptions
     if len(search.modes) > 1:
         raise InputError("--against takes several models as seeds of one: give one way of --search")
     unusual = any(collection.split != collection.facts.split for collection in collections)
-    if unusual or (search.top_k or TOP_K) < 10:
+    if unusual or (search.top_k or SCORED_HITS) < 10:
         raise InputError(
             "--against: papers print nDCG@10 on the usual splits, so leave --split and --top-k as they are"
         )

@@ -55,9 +55,9 @@ def senteval(
     with_regression = sts_pairs.SPLITS
     usual = transfer_data.AVERAGED
     chosen = task_names(usual if tasks is None else tasks, [*transfer_data.LAYOUTS, *with_regression])
-    classified = transfer.load_tasks(data, [name for name in chosen if name not in with_regression], protocol)
+    classified = transfer.load_transfer_tasks(data, [name for name in chosen if name not in with_regression], protocol)
     graded_names = [name for name in chosen if name in with_regression]
-    graded = relatedness.load_tasks(data, graded_names, resamples=significance.RESAMPLES)
+    graded = relatedness.load_relatedness_tasks(data, graded_names, resamples=significance.RESAMPLES)
     published = scoring.published(TRANSFER, [task.name for task in classified])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import Task
 
 Aggregation = Literal["all", "mean", "wmean"]
-Split = Literal["test", "dev", "train"]
+SplitName = Literal["test", "dev", "train"]
 
 
 @verb("sts-eval", pages=True, common="model data pairs pair_fields tasks split aggregation against pooling json report")
@@ -28,7 +28,7 @@ def sts_eval(
     pairs: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="FILE")] = None,
     pair_fields: Annotated[str | None, Holds.WORDS, Flag(metavar="A,B[,C]", needs="pairs")] = None,
     tasks: Annotated[str | None, Flag(needs="data")] = None,
-    split: Annotated[Split, Flag(needs="data", excludes="regression")] = "test",
+    split: Annotated[SplitName, Flag(needs="data", excludes="regression")] = "test",
     aggregation: Aggregation = "all",
     regression: Annotated[bool, Flag(needs="data", excludes="pairs")] = False,
     intervals: bool = True,
@@ -79,10 +79,10 @@ def sts_eval(
     head = None
     if regression and folder is not None:
         head = relatedness.HEAD_PROTOCOL
-        scored_tasks += relatedness.load_tasks(folder, tasks, resamples=resamples, kind=SIMILARITY)
+        scored_tasks += relatedness.load_relatedness_tasks(folder, tasks, resamples=resamples, kind=SIMILARITY)
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     elif folder is not None:
-        scored_tasks += sts.load_tasks(folder, tasks, split, resamples=resamples, aggregation=aggregation)
+        scored_tasks += sts.load_similarity_tasks(folder, tasks, split, resamples=resamples, aggregation=aggregation)
     names = {task.name for task in scored_tasks}
     for file in pairs or []:
         for name, subsets in sts_pairs.read_pairs(file, pair_fields).items():
@@ -95,7 +95,7 @@ def sts_eval(
         raise InputError(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
-    protocol = sts.protocol(aggregation, None if data is None else split, resamples, head)
+    protocol = sts.similarity_protocol(aggregation, None if data is None else split, resamples, head)
     if pair_fields is not None:
         protocol["pair_fields"] = pair_fields
     study = study_of(model, groups=scoring.group)

@@ -92,11 +92,11 @@ def train(
     from sentcli.methods import get_method
     from sentcli.methods.method_file import load_method_file, naming_the_line
     from sentcli.methods.recipes import load_recipe
-    from sentcli.processes import is_first, together
+    from sentcli.processes import is_first, joined_processes
     from sentcli.training.planned import sweep_of
     from sentcli.training.records import RESULTS_FILE
     from sentcli.training.request import AUTO, TrainRequest, methods_for
-    from sentcli.verbs.train_runs import check_start, dry_run, run_many, run_one
+    from sentcli.verbs.train_runs import estimate_runs, run_many, run_one, start_check_result
 
     recipe = None if changes.recipe is None else load_recipe(changes.recipe)
     files = input_files(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
@@ -112,7 +112,7 @@ def train(
     if reading.subset_seed is not None and not sized:
         raise InputError("--subset-seed draws the sentences of --limit or --fraction: give one of them")
     method_file = Path(method) if method is not None and method.endswith(".py") else None
-    with together(device) as device, naming_the_line(method_file):
+    with joined_processes(device) as device, naming_the_line(method_file):
         console.state.quiet |= not is_first()
         try:
             if method and recipe is not None and method != recipe.method:
@@ -142,10 +142,10 @@ def train(
             teachers=tuple(changes.teacher or (recipe.teachers if recipe else ())),
         )
         if evaluation.check_start:
-            return check_start(request)
+            return start_check_result(request)
         results = runs.results or output / RESULTS_FILE
         if runs.dry_run:
-            return dry_run(request, sweep, results)
+            return estimate_runs(request, sweep, results)
         if sweep.points:
             return run_many(request, sweep, results, cluster)
         return run_one(request)

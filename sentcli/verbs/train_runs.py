@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentcli.training.sweep_file import Asha, Sweep
 
 
-def check_start(request: TrainRequest) -> Result:
+def start_check_result(request: TrainRequest) -> Result:
     """Say whether a few steps gain from the start; the exit code is 3 if they do not."""
     from sentcli.training import start_check
 
@@ -37,7 +37,7 @@ def check_start(request: TrainRequest) -> Result:
     return Result.of(record, [check.table()], verdict=check.sentence(), exit_code=exit_code)
 
 
-def dry_run(request: TrainRequest, varied: Sweep, results: Path) -> Result:
+def estimate_runs(request: TrainRequest, varied: Sweep, results: Path) -> Result:
     """Say what a run or the runs of a sweep, whose results go into a file, will take."""
     from sentcli.training.dry_run import MEASURED_STEPS, estimate_training
     from sentcli.training.planned import planned_runs
@@ -208,7 +208,7 @@ def _say_what_happened(ran: SweepResult, planned: int, results: Path) -> None:
     if at_start:
         console.warn(
             f"{at_start} of {finished} runs: no step was better than the start, whose weights were kept. "
-            f"{training_view.REMEDY}"
+            f"{training_view.RATE_ADVICE}"
         )
     note = f"{finished} of {planned} runs have finished"
     if finished:

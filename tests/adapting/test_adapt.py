@@ -10,8 +10,8 @@ import sentcli
 from sentcli import SentenceEncoder
 from sentcli.adapting import adapt as adapting
 from sentcli.adapting import candidates
-from sentcli.adapting.folder import RESULTS_FILE
-from sentcli.adapting.plan import SAMPLE, Costs, spread
+from sentcli.adapting.folder import ADAPT_RESULTS_FILE
+from sentcli.adapting.plan import SAMPLE_DOCUMENTS, Costs, spread_documents
 from tests.conftest import save_cross_encoder
 from tests.tolerance import VECTORS
 
@@ -69,8 +69,8 @@ def adapted(invoke, corpus, model, output, *options, check):
 @pytest.fixture
 def fast_learning(monkeypatch):
     """Rates at which a tiny model with random weights learns in some steps."""
-    settings = [*candidates.SETTINGS, ("settings.learning_rate", 5e-3)]
-    monkeypatch.setattr("sentcli.adapting.work.SETTINGS", settings)
+    settings = [*candidates.CANDIDATE_SETTINGS, ("settings.learning_rate", 5e-3)]
+    monkeypatch.setattr("sentcli.adapting.work.CANDIDATE_SETTINGS", settings)
     monkeypatch.setattr("sentcli.adapting.plan.MOST_EPOCHS", 15)
 
 
@@ -94,12 +94,12 @@ def test_the_start_is_kept_where_nothing_is_gained(invoke, corpus, tiny_bert, tm
     kept = SentenceEncoder.load(tmp_path / "model", backend="torch").encode(texts)
     start = SentenceEncoder.load(tiny_bert, backend="torch", pooling="mean").encode(texts)
     np.testing.assert_allclose(kept, start, atol=VECTORS)
-    assert json.loads((tmp_path / "model" / RESULTS_FILE).read_text())["adopted"] is False
+    assert json.loads((tmp_path / "model" / ADAPT_RESULTS_FILE).read_text())["adopted"] is False
     assert not (tmp_path / "model.adapting").exists()
     words = ("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model")
     assert invoke(*words).exit_code == 2, "an output that exists is not replaced"
     finished = invoke(*words, "--resume")
-    assert finished.exit_code == 2 and RESULTS_FILE in finished.stderr
+    assert finished.exit_code == 2 and ADAPT_RESULTS_FILE in finished.stderr
 
 
 @pytest.mark.slow
@@ -259,7 +259,7 @@ def test_a_budget_without_time_for_a_training_lets_weights_of_tokens_compete(
     done = invoke("adapt", corpus, "-m", tiny_bert, "-o", tmp_path / "model", "--device", "cpu")
     assert done.exit_code in (0, 3), done.stderr
     assert "--budget" in done.stderr
-    results = json.loads((tmp_path / "model" / RESULTS_FILE).read_text())
+    results = json.loads((tmp_path / "model" / ADAPT_RESULTS_FILE).read_text())
     assert {candidate["stage"] for candidate in results["candidates"]} == {"start", "weighting"}
     assert results["steps"] == 0
 
@@ -267,7 +267,7 @@ def test_a_budget_without_time_for_a_training_lets_weights_of_tokens_compete(
 def test_what_fits_into_a_budget_is_tried_and_what_was_made_stays(corpus, tiny_bert, tmp_path, invoke, monkeypatch):
     """Each evaluation takes a minute of a clock of its own: there is time for one weighting, and for no training."""
     now = [0.0]
-    monkeypatch.setattr("sentcli.adapting.plan.Clock.left", property(lambda clock: 150 - now[0]))
+    monkeypatch.setattr("sentcli.adapting.plan.TimeBudget.left", property(lambda clock: 150 - now[0]))
     monkeypatch.setattr("sentcli.adapting.plan.Costs.of_encoding", lambda work: Costs(0.1, 0.1))
     dev_score = adapting.Work.dev_score
 
@@ -280,7 +280,7 @@ def test_what_fits_into_a_budget_is_tried_and_what_was_made_stays(corpus, tiny_b
     done = invoke(*words, "150s")
     assert done.exit_code in (0, 3), done.stderr
     assert done.stderr.count("--budget") == 2
-    results = json.loads((tmp_path / "model" / RESULTS_FILE).read_text())
+    results = json.loads((tmp_path / "model" / ADAPT_RESULTS_FILE).read_text())
     assert [each["stage"] for each in results["candidates"]] == ["start", "weighting"]
     assert results["steps"] == 0 and not (tmp_path / "model.adapting").exists()
 
@@ -302,5 +302,5 @@ def test_a_budget_that_ends_before_anything_competes_names_what_was_made(
 def test_the_time_of_a_document_is_measured_all_over_the_corpus():
     """CACM begins with titles alone and has abstracts later: measured on its first documents, 15 minutes became 18."""
     documents = ["title"] * 1500 + ["abstract"] * 1500
-    assert 0.4 < spread(documents).count("abstract") / SAMPLE < 0.6
-    assert spread(documents[:3]) == documents[:3]
+    assert 0.4 < spread_documents(documents).count("abstract") / SAMPLE_DOCUMENTS < 0.6
+    assert spread_documents(documents[:3]) == documents[:3]

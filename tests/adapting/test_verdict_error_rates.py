@@ -9,7 +9,7 @@ import pytest
 
 from sentcli.adapting import adapt as adapting
 from sentcli.adapting import candidates, token_weights
-from sentcli.adapting.adapt import adapt
+from sentcli.adapting.adapt import adapt_model
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.verdict import Verdict
 from sentcli.evaluation.baseline import compare_scores
@@ -76,8 +76,8 @@ def test_positives_that_are_shuffled_teach_nothing_that_is_taken(tiny_bert, tmp_
     """Twenty whole runs, each from queries whose documents are others, and with weights of other tokens: a tiny model
     changes much and gains nothing."""
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
-    settings = [*candidates.SETTINGS, ("settings.learning_rate", 5e-3)]
-    monkeypatch.setattr("sentcli.adapting.work.SETTINGS", settings)
+    settings = [*candidates.CANDIDATE_SETTINGS, ("settings.learning_rate", 5e-3)]
+    monkeypatch.setattr("sentcli.adapting.work.CANDIDATE_SETTINGS", settings)
     monkeypatch.setattr("sentcli.adapting.plan.MOST_EPOCHS", 2)
     read = adapting.read_material
 
@@ -99,7 +99,7 @@ def test_positives_that_are_shuffled_teach_nothing_that_is_taken(tiny_bert, tmp_
     taken = []
     for seed in range(20):
         options = AdaptOptions(budget="10m", seed=seed)
-        result = adapt([str(corpus)], str(tiny_bert), tmp_path / f"model-{seed}", options, device="cpu")
+        result = adapt_model([str(corpus)], str(tiny_bert), tmp_path / f"model-{seed}", options, device="cpu")
         taken.append(result.verdict.adopted)
         kept = json.loads((tmp_path / f"model-{seed}" / "adapt.json").read_text())
         assert kept["adopted"] == taken[-1]

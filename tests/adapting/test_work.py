@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.adapting import adapt as adapting
 from sentcli.adapting import folder as folders
-from sentcli.adapting.folder import RESULTS_FILE
+from sentcli.adapting.folder import ADAPT_RESULTS_FILE
 from sentcli.io.atomic import locked
 from tests.adapting.test_adapt import documents, write
 
@@ -93,7 +93,7 @@ def test_the_old_model_stays_until_the_new_one_is_whole(error, invoke, corpus, t
     output = tmp_path / "model"
     output.mkdir()
     (output / "merges.txt").write_text("old")
-    (output / RESULTS_FILE).write_text("{}")
+    (output / ADAPT_RESULTS_FILE).write_text("{}")
     train = adapting.Work.train
 
     def fails(self, request, label):
@@ -114,5 +114,5 @@ def test_the_old_model_stays_until_the_new_one_is_whole(error, invoke, corpus, t
     monkeypatch.setattr(adapting.Work, "train", trains)
     assert invoke(*words, "--resume", "--overwrite").exit_code == 3
     assert trained[0] is False, "what was trained before is not trained again"
-    assert json.loads((output / RESULTS_FILE).read_text())["adopted"] is False
+    assert json.loads((output / ADAPT_RESULTS_FILE).read_text())["adopted"] is False
     assert not (output / "merges.txt").exists() and [path.name for path in tmp_path.iterdir()] == ["model"]

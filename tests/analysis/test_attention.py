@@ -20,7 +20,7 @@ from sentcli.analysis.attention.pairs import (
     pair_information,
     tree_pairs,
 )
-from sentcli.analysis.attention.views import DropoutViews, by_head, slices_of
+from sentcli.analysis.attention.views import DropoutViews, attention_slices, by_head
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 from tests.examples import examples
@@ -69,7 +69,7 @@ def test_every_head_has_the_correlation_of_its_logarithms():
 
 def test_the_histograms_hold_the_positions_that_both_views_kept():
     found = weights(3, 4, 7)
-    parts = slices_of(found, [1, 2], [0, 3])
+    parts = attention_slices(found, [1, 2], [0, 3])
     assert [(part.layer, part.head) for part in parts] == [(1, 0), (1, 3), (2, 0), (2, 3)]
     for part in parts:
         one, two = found[:, part.layer, part.head].flatten(1).numpy()

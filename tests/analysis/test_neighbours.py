@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sentcli.analysis import neighbours
 from sentcli.analysis.compare import neighbourhoods
-from sentcli.analysis.compare.neighbourhoods import compare
+from sentcli.analysis.compare.neighbourhoods import compare_neighbours
 from sentcli.analysis.map import clusters
 from sentcli.analysis.map.layout import MapSettings, fitting_perplexity, mapped, same_group
 from sentcli.analysis.map.whitening import Whitening
@@ -61,13 +61,13 @@ def test_same_group_by_hand():
 def test_a_model_has_its_own_neighbours_whatever_its_scale_or_rotation():
     vectors = normal(80, 12)
     rotation = np.linalg.qr(normal(12, 12, 1).astype(np.float64))[0]
-    same = compare(vectors, (3 * vectors @ rotation).astype(np.float32), 6)
+    same = compare_neighbours(vectors, (3 * vectors @ rotation).astype(np.float32), 6)
     assert same.overlap == same.jaccard == same.same_nearest == 1
     assert same.histogram.tolist() == [0] * 6 + [80]
 
 
 def test_other_models_share_few_neighbours():
-    found = compare(normal(300, 12), normal(300, 20, 1), 10)
+    found = compare_neighbours(normal(300, 12), normal(300, 20, 1), 10)
     assert found.overlap == pytest.approx(found.by_chance, abs=0.02)
     shares = found.shared / 10
     assert found.jaccard == pytest.approx(np.mean(shares / (2 - shares)))
@@ -78,7 +78,7 @@ def test_the_text_that_moved_is_the_most_changed():
     vectors, _ = grouped()
     moved = vectors.copy()
     moved[3] = vectors[100] + np.float32(0.01)
-    found = compare(vectors, moved, 10)
+    found = compare_neighbours(vectors, moved, 10)
     assert found.most_changed(1) == [3]
     assert found.shared[3] == 0
     assert 3 not in found.least_changed(30)
@@ -86,7 +86,7 @@ def test_the_text_that_moved_is_the_most_changed():
 
 def test_of_texts_that_share_as_many_those_with_near_neighbours_come_first():
     vectors, other = normal(200, 6), normal(200, 6, 1)
-    found = compare(vectors, other, 5)
+    found = compare_neighbours(vectors, other, 5)
     rows = found.most_changed(200)
     assert sorted(rows) == list(range(200))
     shared = found.shared[rows].tolist()

@@ -79,7 +79,7 @@ def test_low_shot_groups_by_system_and_size(write):
         {"method": "simcse", "fraction": 0.1, "sentences": 100, "positives_only": True, "sts": 40.0},
         {"method": "simcse", "fraction": 1.0, "sentences": 1000, "positives_only": True, "sts": 41.0},
     )
-    found = sweeps.low_shot(read_runs([path]))
+    found = sweeps.low_shot_points(read_runs([path]))
     assert systems(found) == ["simcse", "simcse, positives_only True"]
     assert values(found, "simcse", "sts_average") == [100, 1000]
     several, single = (of(found, "sts_average").iloc[i] for i in (0, 1))
@@ -95,12 +95,12 @@ def test_the_recipes_of_all_sizes_are_one_system(write):
         for size in (10, 100)
         for queue in (0, 384)
     ]
-    found = sweeps.low_shot(read_runs([write(*runs)]))
+    found = sweeps.low_shot_points(read_runs([write(*runs)]))
     names = ["micse, contrastive.queue_size 0", "micse, contrastive.queue_size 384"]
     assert systems(found) == names
     assert [values(found, name) for name in names] == [[10, 100]] * 2
     same_sizes = [{**run, "recipe": "other"} for run in runs]
-    found = sweeps.low_shot(read_runs([write(*runs, *same_sizes)]))
+    found = sweeps.low_shot_points(read_runs([write(*runs, *same_sizes)]))
     assert "micse, recipe other, contrastive.queue_size 0" in systems(found)
 
 
@@ -111,19 +111,19 @@ def test_a_setting_that_all_runs_of_a_method_share_names_no_system(write):
         {"method": "simcse", "limit": 10, "sentences": 10, "sts": 3.0},
         {"method": "simcse", "limit": 20, "sentences": 20, "warmup_steps": 7, "sts": 4.0},
     )
-    found = sweeps.low_shot(read_runs([path]))
+    found = sweeps.low_shot_points(read_runs([path]))
     assert systems(found) == ["micse", "simcse", "simcse, warmup_steps 7"]
     path = write(
         {"limit": 10, "sentences": 10, "sts": 1.0}, {"method": "simcse", "limit": 20, "sentences": 20, "sts": 2.0}
     )
-    assert systems(sweeps.low_shot(read_runs([path]))) == ["simcse"], (
+    assert systems(sweeps.low_shot_points(read_runs([path]))) == ["simcse"], (
         "whether a sweep names its method makes no difference"
     )
 
 
 def test_a_score_that_a_run_lacks_is_left_out(write):
     path = write({"limit": 10, "sentences": 10, "sts": 50.0}, {"limit": 20, "sentences": 20, "sts": None})
-    found = sweeps.low_shot(read_runs([path]))
+    found = sweeps.low_shot_points(read_runs([path]))
     assert values(found, "simcse", "sts_average") == [10]
     assert values(found, "simcse", "best_dev_spearman") == [10, 20]
 
@@ -183,7 +183,7 @@ def test_bad_input_is_one_message(write, tmp_path):
     with pytest.raises(DataError, match=f"{tmp_path}/other.jsonl: .*'point'"):
         read_runs([tmp_path / "other.jsonl"])
     with pytest.raises(InputError, match=r"fraction .*limit"):
-        sweeps.low_shot(read_runs([STUDY]))
+        sweeps.low_shot_points(read_runs([STUDY]))
     with pytest.raises(InputError, match=r"--x learning_rat: .*'learning_rate'"):
         sweeps.over(read_runs([STUDY]), "learning_rat")
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sentcli.training.on_ray import Judge
+from sentcli.training.on_ray import RunJudge
 from sentcli.training.sweep_file import Asha
 from tests.stores.outputs import message_of
 
@@ -157,7 +157,7 @@ def test_a_damaged_log_is_named_where_its_scores_are_compared(two_nodes, train, 
 
 
 def test_a_run_that_comes_again_ends_where_it_ended():
-    judge = Judge(Asha(grace_period=2, reduction_factor=2))
+    judge = RunJudge(Asha(grace_period=2, reduction_factor=2))
     judge.take("first", [(2, 0.9), (4, 0.9)])
     assert not judge.ends("behind", 0, 0.5)
     assert judge.ends("behind", 2, 0.5)
@@ -174,7 +174,7 @@ def test_runs_end_where_tunes_scheduler_ends_them():
     for grace, factor in ((1, 2), (4, 3), (5, 2.5)):
         settings = {"grace_period": grace, "reduction_factor": factor, "max_t": 10**9, "stop_last_trials": False}
         theirs = ASHAScheduler(time_attr="step", metric="score", mode="max", **settings)
-        judge, trials = Judge(Asha(grace_period=grace, reduction_factor=factor)), {}
+        judge, trials = RunJudge(Asha(grace_period=grace, reduction_factor=factor)), {}
         for step in range(0, 60, 2):
             for run in draw.sample("abcdefgh", 8):
                 trial = trials.setdefault(run, SimpleNamespace(trial_id=run))

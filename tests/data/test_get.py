@@ -14,8 +14,8 @@ import pytest
 
 from sentcli.data import data_folder, dataset_path, locate
 from sentcli.data import get as module
-from sentcli.data.get import get
-from sentcli.data.pins import PINS_FILE, WORK, recorded_files, verify
+from sentcli.data.get import fetch_data_set
+from sentcli.data.pins import PINS_FILE, WORK, recorded_files, verify_files
 from sentcli.data.registry import Archive, DataSet, File, Pin, is_offline, missing, presence
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import NoRoomError
@@ -39,7 +39,7 @@ def test_an_archive_is_fetched_unpacked_and_recorded(server, folder, meter):
     content = beir_zip(**{"qrels/dev.tsv": b"dev", "README": b"not wanted"})
     dataset = beir_set(server.put("tiny.zip", content), content)
     assert presence(dataset, folder) == "no"
-    got = get(dataset, folder, meter)
+    got = fetch_data_set(dataset, folder, meter)
     assert kept(folder) == {**FOLDER, "retrieval/tiny/qrels/dev.tsv": b"dev"}
     assert (got.size, got.sources, got.first_use) == (len(content), [server.base + "tiny.zip"], [])
     assert presence(dataset, folder) == "yes"
@@ -47,17 +47,17 @@ def test_an_archive_is_fetched_unpacked_and_recorded(server, folder, meter):
     recorded = recorded_files(folder)
     assert recorded["retrieval/tiny: tiny.zip"].sha256 == pin(content).sha256
     assert recorded["retrieval/tiny/corpus.jsonl"].size == len(BEIR["corpus.jsonl"])
-    assert [one.state for one in verify(dataset, folder, whole=True)] == ["ok"] * 4
+    assert [one.state for one in verify_files(dataset, folder, whole=True)] == ["ok"] * 4
     asked = len(server.asked)
-    assert get(dataset, folder, meter).files == [] and len(server.asked) == asked, "fetched what is there"
-    assert get(dataset, folder, meter, overwrite=True).files and len(server.asked) == asked + 1
+    assert fetch_data_set(dataset, folder, meter).files == [] and len(server.asked) == asked, "fetched what is there"
+    assert fetch_data_set(dataset, folder, meter, overwrite=True).files and len(server.asked) == asked + 1
 
 
 def test_an_archive_that_is_wrong_leaves_nothing(server, folder, meter):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", beir_zip(**{"x": b"y"})), content)
     with pytest.raises(SentcliError, match=r"^tiny .*\n.* tiny\.zip:\n.*/tiny\.zip .*\d"):
-        get(dataset, folder, meter)
+        fetch_data_set(dataset, folder, meter)
     assert kept(folder) == {} and not recorded_files(folder)
 
 
@@ -69,7 +69,7 @@ def test_an_archive_that_is_wrong_leaves_nothing(server, folder, meter):
 def test_an_archive_without_checksum_that_is_damaged_leaves_no_data(server, folder, meter, content):
     dataset = beir_set(server.put("tiny.zip", content), content, pinned=False)
     with pytest.raises(SentcliError, match=r"^tiny "):
-        get(dataset, folder, meter)
+        fetch_data_set(dataset, folder, meter)
     assert not (folder / "retrieval").exists()
     assert not list((folder / WORK).rglob("unpacked"))
 
@@ -79,9 +79,9 @@ def test_a_damaged_archive_without_checksum_is_not_pinned(server, folder, meter)
     url = server.put("tiny.zip", beir_zip()[:-40])
     dataset = beir_set(url, b"", pinned=False)
     with pytest.raises(SentcliError):
-        get(dataset, folder, meter)
+        fetch_data_set(dataset, folder, meter)
     server.put("tiny.zip", beir_zip())
-    assert get(dataset, folder, meter).first_use == ["tiny.zip"]
+    assert fetch_data_set(dataset, folder, meter).first_use == ["tiny.zip"]
 
 
 def test_single_files_and_the_mirror_of_one(server, folder, meter):
@@ -90,7 +90,7 @@ def test_single_files_and_the_mirror_of_one(server, folder, meter):
         server.put(name, content)
     second = replace(dataset.files[0], sources=(server.put("wrong", b"x" * 8000), *dataset.files[0].sources))
     said = []
-    got = get(replace(dataset, files=(second, dataset.files[1])), folder, meter, notice=said.append)
+    got = fetch_data_set(replace(dataset, files=(second, dataset.files[1])), folder, meter, notice=said.append)
     assert kept(folder) == {f"plain/{name}": content for name, content in PLAIN.items()}
     assert len(got.sources) == 2 and got.first_use == []
     assert "wrong: sha256 is" in said[0]
@@ -104,14 +104,14 @@ def test_only_what_is_missing_is_fetched(server, folder, meter):
     (folder / "plain").mkdir(parents=True)
     (folder / "plain" / "a.txt").write_bytes(PLAIN["a.txt"])
     assert presence(dataset, folder) == "partly"
-    assert get(dataset, folder, meter).files == ["sub/b.txt"]
+    assert fetch_data_set(dataset, folder, meter).files == ["sub/b.txt"]
     assert server.ranges("a.txt") == []
 
 
 def test_what_has_no_checksum_is_pinned_at_the_first_download(server, folder, meter):
     dataset = plain_set(server, {"a.txt": b"first"}, pinned=False)
     server.put("a.txt", b"first")
-    got = get(dataset, folder, meter)
+    got = fetch_data_set(dataset, folder, meter)
     assert got.first_use == ["a.txt"]
     entry = json.loads((folder / PINS_FILE).read_text())["files"]["plain/a.txt"]
     assert entry == {**entry, "url": server.base + "a.txt", "sha256": pin(b"first").sha256, "size": 5}
@@ -119,10 +119,10 @@ def test_what_has_no_checksum_is_pinned_at_the_first_download(server, folder, me
     (folder / "plain" / "a.txt").unlink()
     server.put("a.txt", b"other")
     with pytest.raises(SentcliError, match=rf"a\.txt[\s\S]*{PINS_FILE}"):
-        get(dataset, folder, meter)
+        fetch_data_set(dataset, folder, meter)
     assert kept(folder) == {}
     server.put("a.txt", b"first")
-    assert get(dataset, folder, meter).first_use == [], "known by now"
+    assert fetch_data_set(dataset, folder, meter).first_use == [], "known by now"
 
 
 def test_a_compressed_file_and_the_order_of_ways(server, folder, meter):
@@ -130,13 +130,13 @@ def test_a_compressed_file_and_the_order_of_ways(server, folder, meter):
     content = beir_zip()
     files = tuple(File(name, (server.put(f"hub/{name}.gz", gzip.compress(text)),), "gz") for name, text in BEIR.items())
     dataset = replace(beir_set(server.base + "tiny.zip", content), files=files)
-    got = get(dataset, folder, meter)
+    got = fetch_data_set(dataset, folder, meter)
     assert server.asked[0][0] == "tiny.zip"
     assert kept(folder) == FOLDER
     assert got.first_use == list(BEIR)
     server.put("hub/corpus.jsonl.gz", gzip.compress(BEIR["corpus.jsonl"])[:-9])
     with pytest.raises(SentcliError, match=r"corpus\.jsonl\.gz is"):
-        get(dataset, folder, meter, overwrite=True)
+        fetch_data_set(dataset, folder, meter, overwrite=True)
     assert kept(folder).items() >= FOLDER.items(), "what was there is gone"
 
 
@@ -149,28 +149,28 @@ def test_an_archive_whose_files_are_checked_one_by_one(server, folder, meter):
             archive.addfile(info, io.BytesIO(content))
     dataset = plain_set(server, PLAIN, archives=(Archive((server.put("all.tar", buffer.getvalue()),), "tar"),))
     assert not dataset.archive_first
-    got = get(dataset, folder, meter)
+    got = fetch_data_set(dataset, folder, meter)
     assert kept(folder) == {f"plain/{name}": content for name, content in PLAIN.items()}
     assert got.first_use == [], "each of its files is checked"
     server.put("all.tar", zipped(PLAIN))  # packed anew
-    assert len(get(dataset, folder, meter, overwrite=True).files) == 2
+    assert len(fetch_data_set(dataset, folder, meter, overwrite=True).files) == 2
     wrong = replace(dataset.files[0], pin=pin(b"x" * 8000))
     with pytest.raises(SentcliError, match=r"a\.txt"):
-        get(replace(dataset, files=(wrong, dataset.files[1])), folder, meter, overwrite=True)
+        fetch_data_set(replace(dataset, files=(wrong, dataset.files[1])), folder, meter, overwrite=True)
     assert kept(folder)["plain/a.txt"] == PLAIN["a.txt"]
 
 
 def test_source_takes_another_address(server, folder, meter):
     content = beir_zip()
     dataset = beir_set("http://127.0.0.1:9/tiny.zip", content)
-    get(dataset, folder, meter, source=server.put("copy.zip", content))
+    fetch_data_set(dataset, folder, meter, source=server.put("copy.zip", content))
     assert kept(folder) == FOLDER
     for name, text in PLAIN.items():
         server.put(f"mirror/{name}", text)
     plain = plain_set(server, PLAIN)
-    assert len(get(plain, folder, meter, source=server.base + "mirror/").files) == 2
+    assert len(fetch_data_set(plain, folder, meter, source=server.base + "mirror/").files) == 2
     with pytest.raises(InputError, match=r"plain .*2.*--source"):
-        get(plain, folder, meter, source=server.base + "mirror", overwrite=True)
+        fetch_data_set(plain, folder, meter, source=server.base + "mirror", overwrite=True)
 
 
 @pytest.mark.parametrize("prefix", ["tiny/", "", "some/where/else/"])
@@ -179,7 +179,7 @@ def test_an_archive_that_somebody_has(folder, tmp_path, meter, prefix):
     own = tmp_path / "own.zip"
     own.write_bytes(content)
     dataset = beir_set("http://127.0.0.1:9/tiny.zip", content)
-    assert get(dataset, folder, meter, local_file=own, offline=True).sources == [str(own)]
+    assert fetch_data_set(dataset, folder, meter, local_file=own, offline=True).sources == [str(own)]
     assert kept(folder) == FOLDER and own.read_bytes() == content
 
 
@@ -187,22 +187,22 @@ def test_a_file_that_somebody_has(server, folder, tmp_path, meter):
     own = tmp_path / "own.txt"
     own.write_bytes(b"mine")
     dataset = plain_set(server, {"a.txt": b"mine"})
-    get(dataset, folder, meter, local_file=own)
+    fetch_data_set(dataset, folder, meter, local_file=own)
     assert kept(folder) == {"plain/a.txt": b"mine"} and own.exists()
     own.write_bytes(b"other")
     with pytest.raises(InputError, match=r"own.txt.*5.*4"):
-        get(dataset, folder, meter, local_file=own, overwrite=True)
+        fetch_data_set(dataset, folder, meter, local_file=own, overwrite=True)
     with pytest.raises(InputError, match=str(tmp_path / "no")):
-        get(dataset, folder, meter, local_file=tmp_path / "no", overwrite=True)
+        fetch_data_set(dataset, folder, meter, local_file=tmp_path / "no", overwrite=True)
     with pytest.raises(InputError, match=f"{folder}/plain/"):
-        get(plain_set(server, PLAIN), folder, meter, local_file=own, overwrite=True)
+        fetch_data_set(plain_set(server, PLAIN), folder, meter, local_file=own, overwrite=True)
 
 
 def test_offline_says_what_is_missing_and_where_it_could_be_put(server, folder, meter):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", content), content)
     with pytest.raises(InputError) as caught:
-        get(dataset, folder, meter, offline=True)
+        fetch_data_set(dataset, folder, meter, offline=True)
     said = str(caught.value).splitlines()
     assert "tiny" in said[0] and said[0].endswith(": corpus.jsonl, queries.jsonl, qrels/test.tsv")
     assert f"    {server.base}tiny.zip" in said and f"    {folder}/retrieval/tiny/qrels/test.tsv" in said
@@ -211,8 +211,8 @@ def test_offline_says_what_is_missing_and_where_it_could_be_put(server, folder, 
         path = folder / "retrieval" / "tiny" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
-    assert get(dataset, folder, meter, offline=True).files == []
-    assert {one.state for one in verify(dataset, folder, whole=True)} == {"no checksum"}
+    assert fetch_data_set(dataset, folder, meter, offline=True).files == []
+    assert {one.state for one in verify_files(dataset, folder, whole=True)} == {"no checksum"}
 
 
 @pytest.mark.parametrize(("value", "offline"), [("1", True), ("true", True), ("0", False), ("", False)])
@@ -226,19 +226,19 @@ def test_a_folder_that_cannot_be_written(server, tmp_path, meter):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", content), content)
     (tmp_path / "file").write_text("no folder")
-    get(dataset, tmp_path / "there", meter)
+    fetch_data_set(dataset, tmp_path / "there", meter)
     server.asked.clear()
     with pytest.raises(InputError, match=str(tmp_path / "file" / "data")):
-        get(dataset, tmp_path / "file" / "data", meter)
+        fetch_data_set(dataset, tmp_path / "file" / "data", meter)
     if os.geteuid() != 0:
         (tmp_path / "read-only").mkdir(mode=0o500)
         with pytest.raises(InputError, match=str(tmp_path / "read-only")):
-            get(dataset, tmp_path / "read-only", meter)
+            fetch_data_set(dataset, tmp_path / "read-only", meter)
     shutil.rmtree(tmp_path / "there" / WORK)
     (tmp_path / "there" / WORK).write_text("in the way of the lock")
-    assert get(dataset, tmp_path / "there", meter).files == [], "what is there needs no write"
+    assert fetch_data_set(dataset, tmp_path / "there", meter).files == [], "what is there needs no write"
     with pytest.raises(InputError, match=str(tmp_path / "there")):
-        get(dataset, tmp_path / "there", meter, overwrite=True)
+        fetch_data_set(dataset, tmp_path / "there", meter, overwrite=True)
     assert not server.asked
 
 
@@ -247,7 +247,7 @@ def test_a_full_disk_is_not_blamed_on_the_source(server, folder, meter, monkeypa
     dataset = beir_set(server.put("tiny.zip", content), content)
     monkeypatch.setattr("sentcli.io.atomic.shutil.disk_usage", lambda path: type("Usage", (), {"free": 3}))
     with pytest.raises(NoRoomError, match=rf"tiny\.zip .* {folder}"):
-        get(dataset, folder, meter)
+        fetch_data_set(dataset, folder, meter)
     assert not server.asked
 
 
@@ -260,9 +260,9 @@ def test_an_archive_that_was_fetched_before_a_kill_is_not_fetched_again(server, 
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, "unpack", killed)
-        get(dataset, folder, meter)
+        fetch_data_set(dataset, folder, meter)
     assert not (folder / "retrieval").exists()
-    get(dataset, folder, meter)
+    fetch_data_set(dataset, folder, meter)
     assert kept(folder) == FOLDER and len(server.asked) == 1
 
 
@@ -271,7 +271,8 @@ def test_the_second_of_two_waits_and_finds_it_there(server, folder, meter):
     dataset = beir_set(server.put("tiny.zip", content, delay=0.01), content)
     said, got = [], []
     threads = [
-        threading.Thread(target=lambda: got.append(get(dataset, folder, meter, notice=said.append))) for _ in range(2)
+        threading.Thread(target=lambda: got.append(fetch_data_set(dataset, folder, meter, notice=said.append)))
+        for _ in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -285,13 +286,13 @@ def test_the_second_of_two_waits_and_finds_it_there(server, folder, meter):
 def test_verify_finds_a_changed_byte_and_a_missing_file(server, folder, meter):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", content), content)
-    assert verify(dataset, folder, whole=False) == []
-    assert {one.state for one in verify(dataset, folder, whole=True)} == {"missing"}
-    get(dataset, folder, meter)
+    assert verify_files(dataset, folder, whole=False) == []
+    assert {one.state for one in verify_files(dataset, folder, whole=True)} == {"missing"}
+    fetch_data_set(dataset, folder, meter)
     corpus = folder / "retrieval" / "tiny" / "corpus.jsonl"
     corpus.write_bytes(corpus.read_bytes().replace(b"cat", b"bat"))
     (folder / "retrieval" / "tiny" / "queries.jsonl").unlink()
-    states = {one.path.name: one.state for one in verify(dataset, folder, whole=False)}
+    states = {one.path.name: one.state for one in verify_files(dataset, folder, whole=False)}
     assert states == {"corpus.jsonl": "wrong", "queries.jsonl": "missing", "test.tsv": "ok"}
 
 
@@ -299,7 +300,7 @@ def test_a_damaged_lock_file_is_said(folder, server, meter):
     folder.mkdir()
     (folder / PINS_FILE).write_text('{"format": 1, "files": {"a": {}}}')
     with pytest.raises(InputError, match=PINS_FILE):
-        get(plain_set(server, PLAIN), folder, meter)
+        fetch_data_set(plain_set(server, PLAIN), folder, meter)
     (folder / PINS_FILE).write_text('{"format": 9, "files": {}}')
     with pytest.raises(InputError, match=rf"{PINS_FILE} .*format.*9"):
         recorded_files(folder)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from sentcli.data.pins import PINS_FILE, WORK
-from sentcli.data.registry import find
+from sentcli.data.registry import find_data_set
 from sentcli.io import object_stores
 from tests.conftest import heed_ctrl_c
 from tests.data.conftest import BEIR, pin, tree, zipped
@@ -131,7 +131,7 @@ def test_from_a_file_that_is_there_already(folder, tmp_path, invoke, monkeypatch
     own.write_bytes(content)
     said = invoke("data", "get", "scifact", "--from", own, "--data-dir", folder, check=2).stderr
     assert "is not the known scifact" in said and f"{len(content):,} bytes, not 2,816,079" in said
-    archive = find("scifact").archives[0]
+    archive = find_data_set("scifact").archives[0]
     monkeypatch.setitem(archive.__dict__, "pin", pin(content, md5=True))
     monkeypatch.setenv("SENTCLI_OFFLINE", "1")
     result = invoke("data", "get", "scifact", "--from", own, "--data-dir", folder, "--json", "-", check=0)
@@ -142,7 +142,7 @@ def test_from_a_file_that_is_there_already(folder, tmp_path, invoke, monkeypatch
 def test_several_sets_one_of_which_fails(server, folder, invoke, monkeypatch):
     monkeypatch.setattr(object_stores, "PAUSES", ())
     for name in ("wiki1m", "nli"):
-        (file,) = find(name).files
+        (file,) = find_data_set(name).files
         monkeypatch.setitem(file.__dict__, "sources", (server.base + name,))
     server.put("nli", b"sent0,sent1,hard_neg\n")
     result = invoke("data", "get", "wiki1m", "nli", "--data-dir", folder, "--json", folder / "r.json", check=1)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sentcli.data.get import download
+from sentcli.data.get import download_checked
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError
 from sentcli.io import object_stores
@@ -21,7 +21,7 @@ OTHER = random.Random(2).randbytes(300_000)
 def fetch(tmp_path, meter):
     def call(*sources, wanted=None, **how):
         wanted = pin(CONTENT) if wanted is None else wanted
-        source = download(sources, tmp_path / "file", wanted, meter, **how)
+        source = download_checked(sources, tmp_path / "file", wanted, meter, **how)
         return SimpleNamespace(path=tmp_path / "file", source=source)
 
     return call

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sentcli.data.registry import find, registry
+from sentcli.data.registry import find_data_set, registry
 from sentcli.errors import InputError
 
 SETS = list(registry().values())
@@ -24,7 +24,7 @@ def test_the_sets():
     assert names <= set(registry())
     assert sum(dataset.kind == "beir" for dataset in SETS) >= 15
     with pytest.raises(InputError, match=r"'sentevall'.*'senteval'"):
-        find("sentevall")
+        find_data_set("sentevall")
 
 
 @pytest.mark.parametrize("dataset", SETS, ids=lambda dataset: dataset.name)
@@ -71,14 +71,14 @@ def test_every_public_set_of_beir_is_checked_by_what_it_publishes():
 
 
 def test_the_similarity_tasks_are_a_part_of_senteval():
-    whole, part = find("senteval"), find("sts")
+    whole, part = find_data_set("senteval"), find_data_set("sts")
     assert set(part.files) < set(whole.files) and part.folder == whole.folder
     assert {file.path.split("/")[0] for file in part.files} == {"STS", "SICK"}
 
 
 def test_the_checksums_of_senteval_are_those_of_the_files(data):
     rezipped = "STS/STS15-en-test/STS.answers-forums.zip"  # the copy at hand holds only its licence and tables
-    known = {file.path: file.pin for file in find("senteval").files}
+    known = {file.path: file.pin for file in find_data_set("senteval").files}
     there = {
         path.relative_to(data / "senteval").as_posix() for path in (data / "senteval").rglob("*") if path.is_file()
     }
@@ -94,9 +94,9 @@ def test_the_evaluations_find_all_their_files(data, tmp_path):
     """Exactly the registered files are enough for every task that can be read from the copy at hand."""
     from sentcli.evaluation import sts_pairs, transfer_data
 
-    for file in find("senteval").files:
+    for file in find_data_set("senteval").files:
         if (data / "senteval" / file.path).exists():
             (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file.path).symlink_to(data / "senteval" / file.path)
-    assert len(sts_pairs.load_tasks(tmp_path, None, "test")) == 7
-    assert len(transfer_data.load_tasks(tmp_path, None)) == 7
+    assert len(sts_pairs.load_pairs(tmp_path, None, "test")) == 7
+    assert len(transfer_data.load_examples(tmp_path, None)) == 7

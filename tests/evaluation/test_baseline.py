@@ -11,7 +11,7 @@ import pytest
 
 from sentcli.evaluation import significance
 from sentcli.evaluation.baseline import Baseline, TaskBaseline
-from sentcli.evaluation.score_json import pack
+from sentcli.evaluation.score_json import pack_values
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.pages.score_report import ScoreReport
 from sentcli.pages.slices import slices_of
@@ -250,7 +250,7 @@ def gate(before, after, allow=0.01):
 
     kept = score(before)
     entry = TaskBaseline(
-        "ndcg@10", kept.value, pack(kept.replicates["ndcg@10"]), "", {}, list(items), before.tolist(), {}
+        "ndcg@10", kept.value, pack_values(kept.replicates["ndcg@10"]), "", {}, list(items), before.tolist(), {}
     )
     return Baseline("m", {}, {"cranfield": entry}).compare(score(after), allow, Path("b.json"))
 

@@ -19,7 +19,7 @@ def counted(tmp_path, monkeypatch):
     """Counts of the models that are loaded and exported, and of how often each text is encoded, with an empty cache."""
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
     counts = {"loaded": 0, "exported": 0, "texts": Counter()}
-    load, export, encode = loading.load, loading.make_export_in, SentenceEncoder.encode_distinct
+    load, export, encode = loading.load_model, loading.make_export_in, SentenceEncoder.encode_distinct
 
     def load_counted(*given, **options):
         counts["loaded"] += 1
@@ -33,7 +33,7 @@ def counted(tmp_path, monkeypatch):
         counts["texts"].update(texts)
         return encode(self, texts, *given, **options)
 
-    monkeypatch.setattr(loading, "load", load_counted)
+    monkeypatch.setattr(loading, "load_model", load_counted)
     monkeypatch.setattr(loading, "make_export_in", export_counted)
     monkeypatch.setattr(SentenceEncoder, "encode_distinct", encode_counted)
     return counts

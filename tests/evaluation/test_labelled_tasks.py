@@ -14,7 +14,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.positives import positive_ranks
 from sentcli.evaluation.retrieval_metrics import ranked
-from sentcli.evaluation.score_json import record_of, score_of, task_json
+from sentcli.evaluation.score_json import score_of, score_record, task_json
 from sentcli.evaluation.sts import cosine
 from sentcli.stores.text_vectors import TextVectors
 
@@ -438,7 +438,7 @@ def test_scores_come_back_from_the_cache_whole(tmp_path):
     (task,) = load_tasks([write(tmp_path / "p.tsv", PAIRS, [(f"a{i}", f"b{i}") for i in range(12)])])
     model = Fixed({text: np.eye(12)[i] for i in range(12) for text in (f"a{i}", f"b{i}")})
     score = task.score(model, of_vectors([], np.empty((0, 2))))
-    again = score_of(json.loads(json.dumps(record_of(score))))
+    again = score_of(json.loads(json.dumps(score_record(score))))
     assert task_json(again) == task_json(score)
     assert {key: task_json(again)[key] for key in ("kind", "metric", "value", "items")} == {
         "kind": "pairs", "metric": "mrr@10", "value": 1.0, "items": 12,

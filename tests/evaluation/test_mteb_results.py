@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.evaluation.published import find
+from sentcli.evaluation.published import find_published
 from tests.evaluation.conftest import write_set
 
 
@@ -118,18 +118,18 @@ def test_the_file_of_a_whole_model_is_read_too(tmp_path, invoke):
 
 def test_against_takes_results_of_mteb(tmp_path):
     folder = write_folder(tmp_path / "mteb")
-    system = find(str(folder))
+    system = find_published(str(folder))
     assert system.scores["STSBenchmark"] == 80 and "abc1" in system.title and "mteb 2.26.24" in system.source
     retrieval = write_result(tmp_path / "one", "SciFact", RETRIEVAL)
-    assert find(str(retrieval)).scores["BEIR scifact"] == 25
+    assert find_published(str(retrieval)).scores["BEIR scifact"] == 25
     with pytest.raises(InputError, match=r"abc1.*def2.*name those of one"):
-        find(str(write_folder(tmp_path / "two", ["abc1", "def2"])))
+        find_published(str(write_folder(tmp_path / "two", ["abc1", "def2"])))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no results of mteb"):
-        find(str(tmp_path / "empty"))
+        find_published(str(tmp_path / "empty"))
 
 
 def test_the_average_of_mteb_is_that_of_papers(tmp_path):
     for number, task in enumerate(("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R")):
         write_result(tmp_path, task, {**STS, "cosine_spearman": 0.7 + number / 100})
-    assert find(str(tmp_path)).scores["STS average"] == 73
+    assert find_published(str(tmp_path)).scores["STS average"] == 73

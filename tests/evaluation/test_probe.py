@@ -37,7 +37,7 @@ def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classe
     x, y = examples(count, classes)
     counted = []
     task, encoded = as_task("folds", classes, {"all": (x, y)})
-    found = transfer.score(transfer.PROTOCOLS[protocol], task, encoded, counted.append)
+    found = transfer.score_transfer(transfer.PROTOCOLS[protocol], task, encoded, counted.append)
     dev, test = plain.nested(x, y, classes, settings)
     assert found.metrics["dev_accuracy"] == pytest.approx(dev, abs=0.01)
     assert found.metrics["accuracy"] == pytest.approx(test, abs=0.01)
@@ -51,7 +51,7 @@ def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classe
 def test_a_test_set_of_its_own(protocol, settings):
     train, test = examples(307, 4), examples(120, 4, seed=1)
     task, encoded = as_task("test", 4, {"train": train, "test": test})
-    found = transfer.score(transfer.PROTOCOLS[protocol], task, encoded)
+    found = transfer.score_transfer(transfer.PROTOCOLS[protocol], task, encoded)
     assert (found.metrics["dev_accuracy"], found.metrics["accuracy"]) == pytest.approx(
         plain.with_test(*train, test, 4, settings), abs=0.01
     )
@@ -61,7 +61,7 @@ def test_a_test_set_of_its_own(protocol, settings):
 def test_a_development_set_of_its_own():
     train, dev, test = (examples(count, 2, seed) for seed, count in enumerate((500, 90, 110)))
     task, encoded = as_task("dev and test", 2, {"train": train, "dev": dev, "test": test})
-    found = transfer.score(transfer.PROTOCOLS["full"], task, encoded)
+    found = transfer.score_transfer(transfer.PROTOCOLS["full"], task, encoded)
     wanted = plain.with_dev_and_test(*train, dev, test, 2, plain.FULL)
     assert (found.metrics["dev_accuracy"], found.metrics["accuracy"]) == pytest.approx(wanted, abs=0.01)
 
@@ -144,4 +144,4 @@ def probe_best(accuracy):
 def test_too_few_examples_for_the_folds():
     task, encoded = as_task("folds", 2, {"all": (np.zeros((12, 3), np.float32), np.array([0] * 3 + [1] * 9))})
     with pytest.raises(InputError, match=r"3.*10"):
-        transfer.score(transfer.PROTOCOLS["full"], task, encoded)
+        transfer.score_transfer(transfer.PROTOCOLS["full"], task, encoded)

@@ -33,7 +33,7 @@ def test_printed_averages_are_those_of_the_printed_tasks(found):
 
 def test_an_unknown_system_is_refused():
     with pytest.raises(InputError, match=r"'micse-bert'.*'micse-bert-base'"):
-        published.find("micse-bert")
+        published.find_published("micse-bert")
 
 
 def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
@@ -62,12 +62,12 @@ def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
 
 def test_the_average_of_argument_similarity_is_that_of_its_topics():
     topics = {"ArgPairs_DP": 40.0, "ArgPairs_GC": 50.0, "ArgPairs_GM": 45.0}
-    system = published.find("is-bert-afs-bert-base")
+    system = published.find_published("is-bert-afs-bert-base")
     found = published.compare_with_published(system, SIMILARITY, [scored_model(SIMILARITY, topics)])
     assert found["tasks"]["average"]["published"] == 45.25
     two = {key: topics[key] for key in list(topics)[:2]}
     with pytest.raises(InputError, match="ArgPairs_DP"):
-        published.require(published.find("is-bert-afs-bert-base"), SIMILARITY, two)
+        published.require(published.find_published("is-bert-afs-bert-base"), SIMILARITY, two)
 
 
 def test_the_list_needs_no_model(invoke):

@@ -58,7 +58,7 @@ def plain(train, dev, test):
 def test_the_head_is_the_toolkits():
     train, dev, test = examples(300), examples(80, 1), examples(90, 2)
     counted = []
-    found, best = relatedness.train(*train, *dev, test[0], counted.append)
+    found, best = relatedness.train_head(*train, *dev, test[0], counted.append)
     wanted, wanted_best, epochs = plain(train, dev, test)
     np.testing.assert_allclose(found, wanted, atol=2e-3)
     assert best == pytest.approx(wanted_best, abs=0.01)
@@ -124,4 +124,4 @@ def test_tasks_without_a_training_split_are_refused(folder, tiny_bert, invoke):
     failed = invoke("sts-eval", "--regression", "-m", tiny_bert, "--data", folder, "--split", "dev", check=2)
     assert re.search("--split.*--regression", " ".join(failed.stderr.split()))
     with pytest.raises(InputError, match=r"STS16 .*SICKRelatedness"):
-        relatedness.load_tasks(folder, ["STS16"])
+        relatedness.load_relatedness_tasks(folder, ["STS16"])

@@ -177,7 +177,7 @@ def test_the_name_says_which_facts_hold(make_set):
     assert retrieval.load_collection(make_set("msmarco"), "test").split == "test"
     assert retrieval.load_collection(make_set("ArguAna")).protocol()["own_document"] == "left out"
     assert known_sets.canonical("touche2020") == known_sets.canonical("Webis-Touche2020") == "webis-touche2020"
-    assert known_sets.facts_of("my-own") == known_sets.SetFacts("my-own", title="my-own")
+    assert known_sets.set_facts("my-own") == known_sets.SetFacts("my-own", title="my-own")
     assert len(known_sets.averaged()) == 14
 
 
@@ -186,7 +186,7 @@ def test_facts_are_of_sets_that_can_be_had():
     ours = {"cranfield", "npl", "cacm", "time", "lisa", "negconstraint"}
     assert set(known_sets.known_sets()) - fetched <= ours
     forums = {file.path.partition("/")[0] for file in registry()["cqadupstack"].files}
-    assert set(known_sets.facts_of("cqadupstack").forums) == forums
+    assert set(known_sets.set_facts("cqadupstack").forums) == forums
     for facts in known_sets.known_sets().values():
         assert facts.self_hits in ("kept", "removed") and facts.split in ("test", "dev")
 

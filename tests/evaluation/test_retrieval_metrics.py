@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sentcli.errors import InputError
 from sentcli.evaluation import retrieval, retrieval_metrics, retrieval_tasks, significance
 from sentcli.evaluation.retrieval_metrics import read_run, write_run
-from sentcli.evaluation.score_json import record_of, score_of, task_json
+from sentcli.evaluation.score_json import score_of, score_record, task_json
 from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores, average, average_replicates
 from sentcli.pages.score_report import ScoreReport
@@ -47,7 +47,7 @@ def test_metrics_equal_trec_eval(seed):
 
     run, qrels = random_run(seed)
     run["q0"]["q0"], qrels["q0"]["q0"] = 2.0, 3  # a hit that is the query itself counts
-    ours = retrieval_metrics.score(run, qrels, 1000)
+    ours = retrieval_metrics.run_metrics(run, qrels, 1000)
     names = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
     wanted = {f"{name}.{','.join(map(str, CUTOFFS))}" for name in names.values()}
     each = pytrec_eval.RelevanceEvaluator(qrels, wanted).evaluate(run).values()
@@ -69,7 +69,7 @@ def test_the_values_of_queries_have_the_scores_as_their_mean(seed, ties, top_k):
     del run["q2"]
     run = retrieval_metrics.ranked(run, qrels)
     scores, values = (
-        function(run, qrels, top_k) for function in (retrieval_metrics.score, retrieval_metrics.each_query)
+        function(run, qrels, top_k) for function in (retrieval_metrics.run_metrics, retrieval_metrics.each_query)
     )
     assert {name: found.mean() for name, found in values.items()} == pytest.approx(scores, abs=1.01e-5)
     for name, found in values.items():
@@ -90,7 +90,7 @@ def test_scoring_does_not_change_the_run():
     run, qrels = random_run(0)
     run["q0"]["q0"] = 2.0
     before = copy.deepcopy((run, qrels))
-    retrieval_metrics.score(run, qrels, 1000)
+    retrieval_metrics.run_metrics(run, qrels, 1000)
     retrieval_metrics.each_query(run, qrels, 1000)
     assert (run, qrels) == before
 
@@ -98,7 +98,7 @@ def test_scoring_does_not_change_the_run():
 @pytest.mark.parametrize(("top_k", "cutoffs", "main"), [(10, "1 3 5 10", 10), (2, "1", 1), (99, "1 3 5 10", 10)])
 def test_cutoffs_do_not_go_beyond_top_k(top_k, cutoffs, main):
     run, qrels = random_run(0)
-    found = retrieval_metrics.score(run, qrels, top_k)
+    found = retrieval_metrics.run_metrics(run, qrels, top_k)
     assert {name.split("@")[1] for name in found} == set(cutoffs.split())
     assert retrieval_metrics.main_metric(top_k) == f"ndcg@{main}" in found
 
@@ -151,7 +151,7 @@ def test_scores_are_restored_as_they_were():
     import json
 
     found = scored("a", *random_run(3))
-    again = score_of(json.loads(json.dumps(record_of(found))))
+    again = score_of(json.loads(json.dumps(score_record(found))))
     assert task_json(again) == task_json(found)
     assert all(np.array_equal(again.item_values[name], values) for name, values in found.item_values.items())
 
@@ -173,7 +173,7 @@ def test_a_run_that_is_written_and_read_has_the_same_scores(tmp_path_factory, se
     write_run(run, path)
     again = read_run(path)
     assert [list(hits) for hits in again.values()] == [list(hits) for hits in run.values()], "in rank order"
-    for function in (retrieval_metrics.score, retrieval_metrics.each_query):
+    for function in (retrieval_metrics.run_metrics, retrieval_metrics.each_query):
         ours, theirs = function(run, qrels, 1000), function(again, qrels, 1000)
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 

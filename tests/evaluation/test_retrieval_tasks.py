@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import positives
 from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.positives import positive_choice, positive_pairs
-from sentcli.evaluation.score_json import record_of, score_of, task_json
+from sentcli.evaluation.score_json import score_of, score_record, task_json
 from sentcli.evaluation.scores import ModelScores
 from sentcli.io.labelled import LabelledTable
 from sentcli.io.sources import open_source
@@ -130,7 +130,7 @@ def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
     near = {**base, **{f"b{i}": base[f"a{i}"] + random.normal(size=8) for i in range(30)}}
     task = positives.InDomainTask(table, "own", (1, 3))
     good, bad = (task.score(None, found(one)) for one in (near, base))
-    again = score_of(json.loads(json.dumps(record_of(good))))
+    again = score_of(json.loads(json.dumps(score_record(good))))
     assert task_json(again) == task_json(good)
     assert list(task_json(good))[:4] == ["recall@1", "recall@3", "queries", "corpus"]
     low, high = task_json(good)["intervals"]["recall@1"]

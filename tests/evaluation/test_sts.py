@@ -76,12 +76,12 @@ def test_other_splits(folder, tiny_bert, invoke, split, tmp_path):
 
 def test_each_distinct_sentence_is_encoded_once(folder, tiny_bert):
     encoder = SentenceEncoder.load(tiny_bert)
-    tasks = sts.load_tasks(folder)
+    tasks = sts.load_similarity_tasks(folder)
     seen = []
     real = encoder.tokenizer
     spy = {"pad_id": 0, "max_length": 32, "__call__": lambda self, t, p, **kinds: seen.extend(t) or real(t, p, **kinds)}
     encoder = SentenceEncoder(replace(encoder.loaded, tokenizer=type("Spy", (), spy)()))
-    sts.evaluate(encoder, tasks)
+    sts.evaluate_similarity(encoder, tasks)
     distinct = {text for task in tasks for text in task.all_texts}
     assert len(seen) == len(set(seen)) == len(distinct)
 
@@ -120,11 +120,11 @@ def test_damaged_files(folder, tiny_bert, invoke, damage, message):
 
 def test_unknown_names(folder, tiny_bert, tmp_path):
     with pytest.raises(InputError, match=r"'STS121'.*'STS12'"):
-        sts_pairs.load_tasks(folder, ["STS121"], "test")
+        sts_pairs.load_pairs(folder, ["STS121"], "test")
     with pytest.raises(InputError, match=r"/nowhere .*STS/.*SICK/"):
-        sts_pairs.load_tasks(tmp_path / "nowhere", None, "test")
+        sts_pairs.load_pairs(tmp_path / "nowhere", None, "test")
     with pytest.raises(InputError, match=r"'tests'.*'test'"):
-        sts_pairs.load_tasks(folder, None, "tests")
+        sts_pairs.load_pairs(folder, None, "tests")
 
 
 def test_undefined_correlation_is_said():
@@ -150,7 +150,7 @@ def test_a_subset_without_a_correlation_takes_no_other_with_it():
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=40), st.floats(0, 10), st.integers(0, 2**32 - 1))
 def test_ranks_do_not_depend_on_rounding(values, scale, seed):
     values = scale * np.array(values)
-    width = sts.ROUNDING * scale
+    width = sts.SIMILARITY_ROUNDING * scale
     found = sts.resolved(values, scale)
     assert np.abs(found - values).max() <= width
     order = np.argsort(values)
@@ -200,7 +200,7 @@ def test_line_separators_inside_a_sentence_do_not_split_it(folder):
 
 @pytest.mark.slow
 def test_published_scores_of_minilm(minilm, data):
-    result = sts.evaluate(SentenceEncoder.load(minilm), sts.load_tasks(data / "senteval"))
+    result = sts.evaluate_similarity(SentenceEncoder.load(minilm), sts.load_similarity_tasks(data / "senteval"))
     scores = {task: score.value for task, score in result.items()}
     assert scores["STSBenchmark"] == pytest.approx(82.03, abs=0.03)
     assert scores["STS12"] == pytest.approx(72.37, abs=0.03)
@@ -217,7 +217,7 @@ def test_sts_benchmark_equals_sentence_transformers_evaluator(minilm, data):
 
     (pairs,) = sts_pairs.load_task(data / "senteval", "STSBenchmark", "dev")
     encoder = SentenceEncoder.load(minilm)
-    ours = sts.evaluate(encoder, [sts.SimilarityTask("STSBenchmark", [pairs])])["STSBenchmark"].metrics
+    ours = sts.evaluate_similarity(encoder, [sts.SimilarityTask("STSBenchmark", [pairs])])["STSBenchmark"].metrics
     evaluator = EmbeddingSimilarityEvaluator(pairs.first, pairs.second, pairs.gold.tolist(), main_similarity="cosine")
     theirs = evaluator(SentenceTransformer(str(encoder.spec.folder), device="cpu"))
     assert ours["spearman"] / 100 == pytest.approx(theirs["spearman_cosine"], abs=1e-4)
@@ -351,7 +351,7 @@ def test_the_average_is_of_the_aggregation_that_is_asked_for(folder, tiny_bert, 
 
 def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
-    (task,) = sts.load_tasks(folder, ["STS12"])
+    (task,) = sts.load_similarity_tasks(folder, ["STS12"])
     whole = encoder.encode_distinct
     first = task.pairs.first[0]
 
@@ -362,4 +362,4 @@ def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
 
     monkeypatch.setattr(encoder, "encode_distinct", with_zeros)
     times = task.all_texts.count(first)
-    assert sts.evaluate(encoder, [task])["STS12"].details["zero_vectors"] == times > 0
+    assert sts.evaluate_similarity(encoder, [task])["STS12"].details["zero_vectors"] == times > 0

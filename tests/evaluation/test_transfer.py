@@ -9,7 +9,7 @@ import pytest
 from sentcli.errors import InputError
 from sentcli.evaluation import transfer, transfer_data
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.transfer_data import AVERAGED, Example, load_tasks
+from sentcli.evaluation.transfer_data import AVERAGED, Example, load_examples
 from sentcli.stores.text_vectors import TextVectors
 from tests.evaluation.conftest import write_downstream
 
@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 
 def test_lines_end_at_line_feeds_and_the_order_is_the_toolkits(folder):
-    (task,) = load_tasks(folder, ["MR"])
+    (task,) = load_examples(folder, ["MR"])
     examples = task.splits["all"]
     assert len(examples) == 82, "the blank line is an example, as in the toolkit"
     assert Example(("caf\xe9 au lait",), 1) in examples
@@ -34,8 +34,8 @@ def test_lines_end_at_line_feeds_and_the_order_is_the_toolkits(folder):
 
 def test_each_task_has_its_splits_classes_and_pairs(folder):
     names = [*AVERAGED, "SST5", "SICKEntailment"]
-    found = {task.name: task for task in load_tasks(folder, names)}
-    assert [task.name for task in load_tasks(folder)] == list(AVERAGED)
+    found = {task.name: task for task in load_examples(folder, names)}
+    assert [task.name for task in load_examples(folder)] == list(AVERAGED)
     assert {name: task.classes for name, task in found.items()} == dict(
         zip(names, (2, 2, 2, 2, 2, 6, 2, 5, 3), strict=True)
     )
@@ -94,7 +94,7 @@ def spoil_line(path, number, text):
 
 def test_another_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match=f"^{tmp_path} .*MR/.*TREC/.*SST/"):
-        load_tasks(tmp_path)
+        load_examples(tmp_path)
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_vectors_are_those_before_normalisation(folder, tmp_path, invoke):
 def test_a_text_is_encoded_once(folder, tiny_bert):
     from sentcli import SentenceEncoder
 
-    tasks = load_tasks(folder, ["MR", "CR", "SST2"])
+    tasks = load_examples(folder, ["MR", "CR", "SST2"])
     given = []
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     texts = [text for task in tasks for text in task.texts]
@@ -184,5 +184,5 @@ def test_a_text_is_encoded_once(folder, tiny_bert):
     [("MR", 10662), ("CR", 3775), ("SUBJ", 10000), ("MPQA", 10606), ("SST2", 70042), ("TREC", 5952), ("MRPC", 5801)],
 )
 def test_the_real_files(data, name, examples):
-    (task,) = load_tasks(data / "senteval", [name])
+    (task,) = load_examples(data / "senteval", [name])
     assert sum(map(len, task.splits.values())) == examples

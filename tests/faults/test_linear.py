@@ -9,7 +9,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.io.formats import headless
-from sentcli.io.labelled_kinds import head
+from sentcli.io.labelled_kinds import column_name
 from sentcli.io.labelled_values import label_words, repeating, value_kind
 from sentcli.io.pages import front_matter
 from sentcli.io.places import without_address_secrets
@@ -18,14 +18,14 @@ from sentcli.pages.hits import hits_grid
 from sentcli.pages.write import latex_text, markdown_text
 from sentcli.printable import escaped, safe
 from sentcli.search.words import FOLDED, PATTERNS, separated
-from sentcli.testset.documents import SENTENCE, Documents
+from sentcli.testset.documents import FIRST_SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
-from sentcli.testset.markdown import sections
+from sentcli.testset.markdown import markdown_sections
 from sentcli.testset.queries import (
     WORD_AND_SIGNS,
     Candidate,
     near_equal,
-    problem_of,
+    query_problem,
     structural_queries,
     texts_without,
     words,
@@ -67,15 +67,15 @@ SHAPES = {
     "different words": numbered("w{} "),
 }
 READERS = {
-    "first sentence": SENTENCE.match,
+    "first sentence": FIRST_SENTENCE.match,
     "answer of a model": _query,
     "words of a query": words,
     "words and signs": WORD_AND_SIGNS.findall,
-    "problem of a query": problem_of,
+    "problem of a query": query_problem,
     "one line": _one_line,
     "cell of a spreadsheet": lambda text: _unquoted(f'"{text}"', quoted=False),
     "names of a header": lambda text: headless([text]),
-    "head of a column": head,
+    "head of a column": column_name,
     "values": lambda text: (value_kind(Counter([text])), label_words([text]), repeating(Counter(text.split()))),
     "secrets": without_address_secrets,
     "message of a library": lambda text: _first_line(Exception(text)),
@@ -113,14 +113,14 @@ BOOKS = {
 def queries_of(text):
     """Make queries of the sections of a Markdown file, as `data make-set` does."""
     documents = Documents()
-    for number, (heading, _, body, _) in enumerate(sections(text, "a.md")):
+    for number, (heading, _, body, _) in enumerate(markdown_sections(text, "a.md")):
         documents.add(str(number), heading, body, "heading")
     with suppress(InputError):
         structural_queries(documents, "a.md", 100, 0)
 
 
 PAIRS = [(name, reader, shape) for name, reader in READERS.items() for shape in SHAPES.values()]
-PAIRS += [("sections", lambda text: list(sections(text, "a.md")), shape) for shape in PAGES.values()]
+PAIRS += [("sections", lambda text: list(markdown_sections(text, "a.md")), shape) for shape in PAGES.values()]
 PAIRS += [("front matter", lambda text: front_matter(text, "a.md"), shape) for shape in MATTER.values()]
 PAIRS += [("near-equal texts", lambda text: near_equal([text, text]), SHAPES["words"])]
 PAIRS += [("queries of sections", queries_of, shape) for shape in BOOKS.values()]
@@ -154,7 +154,7 @@ def test_time_grows_with_the_length_of_a_foreign_text(name):
 
 def test_headings_have_the_anchors_that_they_had():
     text = "# a\n# a\n# a-1\n# a\n## b\n# a-1\n# \n# \n"
-    assert [anchor for _, anchor, _, _ in sections(text, "a.md")] == [
+    assert [anchor for _, anchor, _, _ in markdown_sections(text, "a.md")] == [
         "",
         "a",
         "a-1",

@@ -151,13 +151,13 @@ def test_an_empty_file_of_senteval_is_named(tmp_path, name):
     write_downstream(tmp_path)
     (tmp_path / name).write_text("")
     with pytest.raises(InputError, match=name):
-        transfer_data.load_tasks(tmp_path, [name.partition("/")[0]])
+        transfer_data.load_examples(tmp_path, [name.partition("/")[0]])
 
 
 def test_too_few_examples_for_the_folds_name_their_files(tmp_path):
     write_downstream(tmp_path)
     (tmp_path / "MR" / "rt-polarity.pos").write_text("good\nfine\n")
-    (task,) = transfer_data.load_tasks(tmp_path, ["MR"])
+    (task,) = transfer_data.load_examples(tmp_path, ["MR"])
     with pytest.raises(InputError, match=r"MR: .*rt-polarity\.pos and .*rt-polarity\.neg: a class has 2 "):
         transfer._stratified(task, np.array([example.label for example in task.splits["all"]]), 10)
 
@@ -192,6 +192,6 @@ def test_too_little_memory_is_said_as_such(error, monkeypatch):
 def test_a_byte_order_mark_is_no_part_of_a_sentence_of_senteval(tmp_path):
     write_downstream(tmp_path)
     path = tmp_path / "SST" / "binary" / "sentiment-train"
-    plain = transfer_data.load_tasks(tmp_path, ["SST2"])
+    plain = transfer_data.load_examples(tmp_path, ["SST2"])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert transfer_data.load_tasks(tmp_path, ["SST2"]) == plain
+    assert transfer_data.load_examples(tmp_path, ["SST2"]) == plain

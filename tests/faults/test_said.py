@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.methods import get_method
-from sentcli.training.pairs import read_pairs
+from sentcli.training.pairs import read_training_pairs
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_set
 from tests.stores.outputs import message_of
@@ -94,17 +94,17 @@ def write_pairs(path, scores):
     ],
 )
 def test_the_range_of_scores_is_told_from_them(tmp_path, scores, ends, expected):
-    corpus, _ = read_pairs([str(write_pairs(tmp_path / "pairs.tsv", scores))])
+    corpus, _ = read_training_pairs([str(write_pairs(tmp_path / "pairs.tsv", scores))])
     assert corpus.score_range == ends
     assert corpus.scores == pytest.approx(expected)
 
 
 def test_a_range_that_is_given_holds_and_its_limits_are_checked(tmp_path):
     pairs = write_pairs(tmp_path / "pairs.tsv", [0, 0.5, 1])
-    corpus, _ = read_pairs([str(pairs)], score_range=(0, 2))
+    corpus, _ = read_training_pairs([str(pairs)], score_range=(0, 2))
     assert corpus.scores == [0, 0.25, 0.5]
     with pytest.raises(InputError, match=r"line 4: .*1.*0.*8"):
-        read_pairs([str(pairs)], score_range=(0, 0.8))
+        read_training_pairs([str(pairs)], score_range=(0, 0.8))
 
 
 @pytest.mark.parametrize("given", ["1", "1,0", "0,nan", "a,b"])

@@ -18,7 +18,7 @@ from sentcli.methods.views import RandomPairs, SpanMask
 from sentcli.model import stored_heads
 from sentcli.objectives import OBJECTIVES, Views
 from sentcli.training.data import TrainingSentences
-from sentcli.training.prepare import load_encoder, make_model, prepare
+from sentcli.training.prepare import load_start, make_model, prepare
 from sentcli.training.request import TrainRequest
 from sentcli.training.run import run
 from tests.conftest import save_backbone
@@ -379,7 +379,7 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
         changed = configure(METHODS[method], [("objectives+", objective), *extra, *own, ("batch_size", 16)])
         changed = configure(changed, [(f"{name}.weight", 0) for name in METHODS[method].objectives])
         changed = configure(changed, [(f"{objective}.weight", 1)])
-        encoder, _ = load_encoder(changed, str(tiny_lm))
+        encoder, _ = load_start(changed, str(tiny_lm))
         model = make_model(changed, encoder, (24,)).train()
         tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
         (batch,) = BatchMaker(corpus, tokenizer, Order(len(corpus.sentences), 16), changed.views).step(0)
@@ -400,13 +400,15 @@ def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alon
     for objective in ("auxiliary-mlm", "rtd"):
         settings = [("objectives+", objective), *([("generator", "self")] if objective == "rtd" else [])]
         method = configure(METHODS["simcse"], [*settings, ("head", "none"), ("batch_size", 8)])
-        encoder, _ = load_encoder(method, str(tiny_lm))
+        encoder, _ = load_start(method, str(tiny_lm))
         model = make_model(method, encoder).train()
         tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
         from sentcli.methods.views import BatchTexts
-        from sentcli.training.batches import Batch, to_tensors
+        from sentcli.training.batches import TrainingBatch, to_tensors
 
-        batch = to_tensors(Batch([tokenizer(sentences)], BatchTexts([])), tokenizer.pad_id, 2, torch.device("cpu"))
+        batch = to_tensors(
+            TrainingBatch([tokenizer(sentences)], BatchTexts([])), tokenizer.pad_id, 2, torch.device("cpu")
+        )
         states = []
         hook = model.encoder.backbone.register_forward_hook(lambda module, given, out, s=states: s.append(out))
         views = model.encode_views(batch)
@@ -422,12 +424,12 @@ def in_training(method, folder, sentences, views=1):
     """The model of a method, in training mode, and a batch of sentences."""
     from sentcli.methods.views import BatchTexts
     from sentcli.model.torch_backend import text_tokenizer
-    from sentcli.training.batches import Batch, to_tensors
+    from sentcli.training.batches import TrainingBatch, to_tensors
 
-    encoder, _ = load_encoder(method, str(folder))
+    encoder, _ = load_start(method, str(folder))
     model = make_model(method, encoder).train()
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
-    texts = Batch([tokenizer(sentences)], BatchTexts([]))
+    texts = TrainingBatch([tokenizer(sentences)], BatchTexts([]))
     return model, to_tensors(texts, tokenizer.pad_id, views, torch.device("cpu"))
 
 
@@ -435,7 +437,7 @@ def in_training(method, folder, sentences, views=1):
 def test_whole_words_of_the_tokenizer_are_masked(tiny_lm, method):
     pretraining = METHODS["mlm"] if method == "mlm" else get_method("infocse", "pretrain")
     chosen = configure(pretraining, [(f"{method}.whole_words", True), (f"{method}.rate", 0.4), ("batch_size", 8)])
-    encoder, _ = load_encoder(chosen, str(tiny_lm))
+    encoder, _ = load_start(chosen, str(tiny_lm))
     model = make_model(chosen, encoder)
     tokens = encoder.hf_tokenizer(["the xyzq sees a qwert"] * 200, return_tensors="pt")
     texts = encoder.hf_tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])
@@ -509,7 +511,7 @@ def test_stage_1_is_condensers(tiny_lm):
     for init in ("random", "copy-top"):
         for tie in ("true", "false"):
             method = configure(pretrain, [("aux_init", init), ("tie", tie)])
-            encoder, _ = load_encoder(method, str(tiny_lm))
+            encoder, _ = load_start(method, str(tiny_lm))
             networks[init, tie] = make_model(method, encoder).objectives["condenser-mlm"].network
     for (init, tie), network in networks.items():
         assert (network.lm_head.decoder is None) == (tie == "true")
@@ -716,12 +718,14 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
 
 def test_sts_train_pairs_of_a_senteval_folder(data):
     from sentcli.training.data import Subset
-    from sentcli.training.pairs import read_pairs
+    from sentcli.training.pairs import read_training_pairs
 
-    whole, _ = read_pairs([str(data / "senteval")])
+    whole, _ = read_training_pairs([str(data / "senteval")])
     assert len(whole.sentences) == len(whole.texts[1]) == 5749
     assert min(whole.scores) == 0 and max(whole.scores) == 1
-    alone, _ = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], subset=Subset(10))
+    alone, _ = read_training_pairs(
+        [str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], subset=Subset(10)
+    )
     assert alone.sentences == whole.sentences[:10]
 
 
@@ -746,7 +750,7 @@ def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text
     kept = {}
     for keep in ("first", "second", "best"):
         method = configure(METHODS["ct"], [("twin.keep", keep)])
-        model = make_model(method, load_encoder(method, str(tiny_bert))[0])
+        model = make_model(method, load_start(method, str(tiny_bert))[0])
         with torch.no_grad():
             model.second.backbone.embeddings.word_embeddings.weight.add_(1)
         second = model.second.backbone.embeddings.word_embeddings.weight.clone()
@@ -764,7 +768,7 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
     from sentcli.training.run_folder import RunFolder
 
     method = configure(METHODS["ct"], [("twin.keep", keep)])
-    model = make_model(method, load_encoder(method, str(tiny_bert))[0])
+    model = make_model(method, load_start(method, str(tiny_bert))[0])
     weights = [e.backbone.embeddings.word_embeddings.weight for e in (model.encoder, model.second)]
     scores = {id(model.encoder): 10.0, id(model.second): 20.0}
     step = 0
@@ -823,7 +827,7 @@ def test_two_runs_of_each_method_have_the_same_bytes(invoke, tiny_bert, text, tm
 def test_the_momentum_encoder_starts_as_asked(tiny_bert):
     for start, equal in (("online", True), ("random", False)):
         method = configure(METHODS["micse"], [("momentum_init", start), ("ami.layers", "0:2")])
-        model = make_model(method, load_encoder(method, str(tiny_bert))[0])
+        model = make_model(method, load_start(method, str(tiny_bert))[0])
         memory = model.objectives["contrastive"].encoder
         pairs = zip(memory.parameters(), model.encoder.parameters(), strict=True)
         assert all(torch.equal(a, b) for a, b in pairs) == equal

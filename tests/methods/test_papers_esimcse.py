@@ -13,7 +13,7 @@ from sentcli.methods.views import WordRepetition
 from sentcli.model.torch_backend import text_tokenizer
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
-from sentcli.training.prepare import load_encoder, make_model
+from sentcli.training.prepare import load_start, make_model
 from tests.methods.test_method import train
 
 
@@ -35,7 +35,7 @@ def test_as_many_tokens_are_repeated_as_in_the_authors_code(length, rate):
 @pytest.fixture
 def maker(tiny_bert, text):
     """Batches of a tiny model, for a process of several."""
-    encoder, _ = load_encoder(METHODS["esimcse"], str(tiny_bert))
+    encoder, _ = load_start(METHODS["esimcse"], str(tiny_bert))
     corpus = read_corpus([str(text)])
 
     def make(batch=16, rank=0, processes=1):
@@ -68,7 +68,7 @@ def test_processes_repeat_different_tokens_of_the_texts_of_one_process(maker):
 def test_the_loss_of_some_steps_is_that_of_the_authors_formulas(tiny_bert, maker):
     """A queue that the momentum encoder fills with view 1, without dropout, after the loss."""
     method = configure(METHODS["esimcse"], [("dropout", 0.0), ("queue_size", 40), ("batch_size", 16)])
-    encoder, _ = load_encoder(method, str(tiny_bert))
+    encoder, _ = load_start(method, str(tiny_bert))
     torch.manual_seed(1)
     model = make_model(method, encoder).double().train()
     online, averaged = model.encoder.backbone, copy.deepcopy(model.encoder.backbone).eval()

@@ -13,7 +13,7 @@ from sentcli.methods import METHODS, configure
 from sentcli.model.torch_backend import load_tokenizer
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
-from sentcli.training.prepare import load_encoder, make_model, view_tokenizers
+from sentcli.training.prepare import load_start, make_model, view_tokenizers
 from tests.conftest import save_backbone
 from tests.methods.test_method import opens_everywhere, train
 from tests.tolerance import VECTORS
@@ -101,7 +101,7 @@ def test_the_loss_is_that_of_the_authors_formulas(tiny_bert, text, denoise):
     """The vector of each template alone, the places of whose second half are moved by the tokens of the sentence."""
     chosen = [("first", FIRST), ("second", SECOND), ("denoise", denoise), ("dropout", 0.0), ("batch_size", 16)]
     method = configure(METHODS["prompt-bert"], chosen)
-    encoder, _ = load_encoder(method, str(tiny_bert))
+    encoder, _ = load_start(method, str(tiny_bert))
     torch.manual_seed(1)
     model = make_model(method, encoder).double().train()
     tokenizer, second_tokenizer = view_tokenizers(method, encoder, 25)
@@ -151,7 +151,7 @@ def test_gradient_caching_gives_the_same_gradient(tiny_bert, text):
             ("mini_batch_size", size),
         ]
         method = configure(METHODS["prompt-bert"], settings)
-        encoder, _ = load_encoder(method, str(tiny_bert))
+        encoder, _ = load_start(method, str(tiny_bert))
         torch.manual_seed(1)
         model = make_model(method, encoder).double().train()
         tokenizer, second = view_tokenizers(method, encoder, 25)

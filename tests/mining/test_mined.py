@@ -1,4 +1,4 @@
-"""`mine` over texts and vectors: what is never a negative, what decides among the others, and what is counted."""
+"""`mine_negatives` over texts and vectors: what is never a negative, what decides among the others, what is counted."""
 
 import random
 import zlib
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sentcli.errors import InputError, SentcliError
 from sentcli.mining.copies import MiningCorpus, sequences
 from sentcli.mining.judging import Judge
-from sentcli.mining.mined import REASONS, MiningQueries, mine, share_of
+from sentcli.mining.mined import REASONS, MiningQueries, mine_negatives, share_of
 from sentcli.mining.options import MiningOptions
 from sentcli.search.words import plain
 from tests.conftest import WORDS
@@ -39,14 +39,14 @@ def at(*cosines):
 
 def mined(query, positives, texts, options=ALL, **more):
     queries = MiningQueries([query], [positives])
-    return mine(queries, vectors_of([query]), MiningCorpus(texts), vectors_of(texts), options, **more)
+    return mine_negatives(queries, vectors_of([query]), MiningCorpus(texts), vectors_of(texts), options, **more)
 
 
 def in_plane(cosines, options, positives=(0,), **more):
     """Mine for one query among documents with these cosines, whose texts have nothing in common."""
     corpus = MiningCorpus([f"document {number}" for number in range(len(cosines))])
     queries = MiningQueries(["query"], [list(positives)])
-    return mine(queries, at(1), corpus, at(*cosines), options, **more)
+    return mine_negatives(queries, at(1), corpus, at(*cosines), options, **more)
 
 
 NAMES = st.sampled_from(["a cat", "A  cat", "a dog", "a bird", "old fish", "OLD fish", "the tree", "a river", " ", "x"])
@@ -118,27 +118,27 @@ def test_the_share_of_a_negative_score_is_below_it(score):
 def test_rows_without_enough_negatives_are_counted_and_left_out():
     queries = MiningQueries(["first", "second", "third"], [[0], [1], []])
     corpus = MiningCorpus(["document a", "document b", "document c"])
-    found = mine(queries, at(1, 1, 1), corpus, at(0.9, 0.2, 0.1), replace(ALL, negatives=2))
+    found = mine_negatives(queries, at(1, 1, 1), corpus, at(0.9, 0.2, 0.1), replace(ALL, negatives=2))
     assert (len(found.rows), found.short, found.without_positive, found.queries) == (1, 1, 1, 1)
 
 
 def test_equal_queries_know_the_positives_of_each_other():
     queries = MiningQueries(["a query", "A  QUERY"], [[0], [1]])
     corpus = MiningCorpus(["document a", "document b", "document c"])
-    found = mine(queries, at(1, 1), corpus, at(0.95, 0.9, 0.1), ALL)
+    found = mine_negatives(queries, at(1, 1), corpus, at(0.95, 0.9, 0.1), ALL)
     assert [row.negatives for row in found.rows] == [[2], [2]]
 
 
 def test_documents_beyond_the_corpus_are_no_candidates():
     queries = MiningQueries(["query"], [[2]])
     corpus = MiningCorpus(["document a", "document b", "the positive", "of another"], 2)
-    found = mine(queries, at(1), corpus, at(0.5, 0.4, 0.9, 0.8), replace(ALL, negatives=2))
+    found = mine_negatives(queries, at(1), corpus, at(0.5, 0.4, 0.9, 0.8), replace(ALL, negatives=2))
     assert found.rows[0].negatives == [0, 1]
 
 
 def test_documents_that_are_left_out_have_no_rank():
     queries = MiningQueries(["query"], [[1]], [[0]])
-    found = mine(queries, at(1), MiningCorpus(["own", "positive", "negative"]), at(0.99, 0.9, 0.1), ALL)
+    found = mine_negatives(queries, at(1), MiningCorpus(["own", "positive", "negative"]), at(0.99, 0.9, 0.1), ALL)
     assert found.rows[0].negatives == [2] and found.rows[0].ranks == [1]
 
 
@@ -163,9 +163,9 @@ def test_the_similarity_decides():
     corpus = MiningCorpus(["positive", "long", "short"])
     documents = np.array([[3, 0], [1, 2], [0.9, 0]], np.float32)
     queries = MiningQueries(["query"], [[0]])
-    by_dot = mine(queries, at(1), corpus, documents, replace(ALL, near=0.99, negatives=1), similarity="dot")
+    by_dot = mine_negatives(queries, at(1), corpus, documents, replace(ALL, near=0.99, negatives=1), similarity="dot")
     assert (by_dot.rows[0].negatives, by_dot.rows[0].scores) == ([1], [3, 1])
-    by_cosine = mine(queries, at(1), corpus, documents, ALL)
+    by_cosine = mine_negatives(queries, at(1), corpus, documents, ALL)
     np.testing.assert_allclose(by_cosine.rows[0].scores, [1, 0.2**0.5], atol=1e-6)
 
 
@@ -175,9 +175,9 @@ def test_a_negative_is_farther_from_the_positive_than_the_query():
     queries = MiningQueries(["query"], [[0]])
     corpus = MiningCorpus(["positive", "beyond it", "beside the query", "opposite"])
     options = replace(ALL, below=0.95, near=0.99, negatives=2)
-    found = mine(queries, at(1), corpus, vectors, options)
+    found = mine_negatives(queries, at(1), corpus, vectors, options)
     assert found.rows[0].negatives == [3, 1] and found.fell["not below the share"] == 1
-    found = mine(queries, at(1), corpus, vectors, replace(options, apart=True, negatives=1))
+    found = mine_negatives(queries, at(1), corpus, vectors, replace(options, apart=True, negatives=1))
     assert found.rows[0].negatives == [3] and found.fell["nearer to the positive"] == 1
 
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_mined_is_refused():
         in_plane([0.9, 0.8], replace(ALL, ranks="3-4"))
     assert in_plane([0.9, 0.8], replace(ALL, ranks="2-40")).short == 1  # clipped
     with pytest.raises(SentcliError):
-        mine(MiningQueries(["q"], [[0]]), at(1) * np.nan, MiningCorpus(["a", "b"]), at(0.5, 0.4), ALL)
+        mine_negatives(MiningQueries(["q"], [[0]]), at(1) * np.nan, MiningCorpus(["a", "b"]), at(0.5, 0.4), ALL)
 
 
 @pytest.mark.parametrize("values", [{"ranks": "5"}, {"ranks": "0-5"}, {"ranks": "9-2"}, {"below": 0}, {"below": 1.1}])
@@ -231,6 +231,6 @@ def test_negatives_are_those_of_sentence_transformers(tiny_bert):
     options = replace(ALL, ranks="1-55", below=0.95, negatives=3)
     corpus = MiningCorpus(texts)
     known = MiningQueries(queries, [[number] for number in range(12)])
-    found = mine(known, model.encode(queries), corpus, model.encode(texts), options)
+    found = mine_negatives(known, model.encode(queries), corpus, model.encode(texts), options)
     own = [[queries[row.query], texts[row.positive], *(texts[n] for n in row.negatives)] for row in found.rows]
     assert len(own) > 3 and own == [list(row.values()) for row in peer]

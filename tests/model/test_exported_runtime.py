@@ -74,7 +74,7 @@ def test_a_right_runtime_passes(made, precision, monkeypatch, tmp_path):
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path))
     SentenceEncoder.load(made / precision, backend="onnx", device="cpu")
     (kept,) = (tmp_path / "runtimes").iterdir()
-    assert float(kept.read_text()) < exported.TOLERANCES[precision]
+    assert float(kept.read_text()) < exported.RUNTIME_TOLERANCES[precision]
 
 
 def test_a_wrong_runtime_is_refused_where_it_was_asked_for(folder, wrong):

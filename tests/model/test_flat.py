@@ -56,7 +56,7 @@ def pooling_of(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", folders.FAMILIES)
 def test_families(kind, tmp_path):
-    compare(folders.make(tmp_path / "st", pooling_of(kind), kind=kind), is_flat=kind in flat_attention.FAMILIES)
+    compare(folders.make(tmp_path / "st", pooling_of(kind), kind=kind), is_flat=kind in flat_attention.FLAT_FAMILIES)
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", pytest.param("modernbert", marks=pytest.mark.slow)])
@@ -65,7 +65,7 @@ def test_the_first_token_alone(kind, tmp_path):
 
 
 def test_families_that_are_named_are_all_tested():
-    assert {*flat_attention.FAMILIES} <= {*folders.FAMILIES}
+    assert {*flat_attention.FLAT_FAMILIES} <= {*folders.FAMILIES}
 
 
 VARIED = ("lasttoken", "mean+max", "cnn", "word-weights", "without-prompt", "dense-tokens", "normalize-tokens")
@@ -257,7 +257,7 @@ def runs_on_meta(module):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
-    [*FEW, *(pytest.param(kind, marks=pytest.mark.slow) for kind in flat_attention.FAMILIES if kind not in FEW)],
+    [*FEW, *(pytest.param(kind, marks=pytest.mark.slow) for kind in flat_attention.FLAT_FAMILIES if kind not in FEW)],
 )
 def test_nothing_asks_the_device(kind, tmp_path):
     runs_on_meta(load(folders.make(tmp_path / "st", pooling_of(kind), kind=kind)).torch_module)

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.model.probe_vectors import TEXTS, ProbeVectors
+from sentcli.model.probe_vectors import PROBE_TEXTS, ProbeVectors
 from tests.conftest import WORDS, save_backbone
 from tests.evaluation.conftest import write_set
 
@@ -114,7 +114,7 @@ def test_where_weights_are_unknown_the_vectors_alone_tell(made):
 @pytest.mark.slow
 def test_lengths_and_cosines_of_what_is_kept_are_those_of_the_vectors(folders, made):
     encoder = SentenceEncoder.load("minilm", backend="torch")
-    first, second = encoder.encode(list(TEXTS)), encoder.encode([QUERY + text for text in TEXTS])
+    first, second = encoder.encode(list(PROBE_TEXTS)), encoder.encode([QUERY + text for text in PROBE_TEXTS])
     true = float((first * second).sum(axis=1).mean())
     said = made("minilm").compare(made("minilm", prompt=QUERY))[1]
     assert abs(float(said.rsplit("about ", 1)[1].rstrip(")")) - true) < 0.03

@@ -13,7 +13,7 @@ import sentcli
 from sentcli import SentenceEncoder
 from sentcli.errors import SentcliError
 from sentcli.io.served import Served
-from sentcli.model.probe_vectors import TEXTS
+from sentcli.model.probe_vectors import PROBE_TEXTS
 from tests.conftest import WORDS
 from tests.evaluation.conftest import write_set
 from tests.tolerance import VECTORS, Near
@@ -110,9 +110,9 @@ def test_encode_writes_the_vectors_and_says_what_was_sent_but_no_key(
     invoke("encode", rows, "-o", tmp_path / "own.npy", "-m", tiny_bert, "--prompt", "the ", "-q", check=0)
     assert np.allclose(np.load(out / "vectors-00000.npy"), np.load(tmp_path / "own.npy"), atol=VECTORS)
     texts = rows.read_text().splitlines()
-    assert sorted(sent_texts(host)) == sorted([*{f"the {text}" for text in texts}, *(f"the {t}" for t in TEXTS)])
+    assert sorted(sent_texts(host)) == sorted([*{f"the {text}" for text in texts}, *(f"the {t}" for t in PROBE_TEXTS)])
     sent = json.loads(report.read_text())["results"]["sent"]
-    assert sent["requests"] == len(host.requests) and sent["texts"] == len(set(texts)) + len(TEXTS) + 1
+    assert sent["requests"] == len(host.requests) and sent["texts"] == len(set(texts)) + len(PROBE_TEXTS) + 1
     assert f"{sent['requests']} requests" in " ".join(result.stderr.split())
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["settings"]["model"] == host.model and manifest["settings"]["model_fingerprint"]
@@ -178,7 +178,7 @@ def test_retrieve_searches_and_scores_as_the_same_model_here(host, tiny_bert, ro
     before = len(host.requests)
     assert hits("--corpus", tmp_path / "dir", "-m", host.model) == expected
     sent = [text for _, _, request in host.requests[before:] for text in request["input"]]
-    assert sorted(sent) == sorted(["dimension", *TEXTS, "the cat sat"])
+    assert sorted(sent) == sorted(["dimension", *PROBE_TEXTS, "the cat sat"])
     folder, before = beir(tmp_path / "set"), len(host.requests)
     scores = []
     for model in (tiny_bert, host.model):

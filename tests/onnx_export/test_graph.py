@@ -259,6 +259,6 @@ def test_smaller_precisions_of_encoders_with_further_modules(model, tmp_path, na
 
 def test_auto_exports_the_architectures_that_are_written():
     from sentcli.encoder.loading import QUICK_ARCHITECTURES
-    from sentcli.onnx_export.transformer import FAMILIES
+    from sentcli.onnx_export.transformer import GRAPH_FAMILIES
 
-    assert set(QUICK_ARCHITECTURES) == set(FAMILIES)
+    assert set(QUICK_ARCHITECTURES) == set(GRAPH_FAMILIES)

@@ -237,7 +237,7 @@ def test_the_change_on_sts_b_is_measured_and_counts(export, tmp_path, data, monk
     assert "STS-B, Spearman x 100" in done.stdout
     assert f"STS-B test: {scores['test']['torch']:.2f} with torch" in (tmp_path / "out" / "README.md").read_text()
     worse = {**scores, "dev": {**scores["dev"], "change": -0.02}}
-    monkeypatch.setattr(verify, "compare_scores", lambda *_: worse)
+    monkeypatch.setattr(verify, "compare_export_scores", lambda *_: worse)
     failed = export(tmp_path / "other", *options, check=1)
     assert re.search(r"STS-B dev .*-0\.02.*-0\.01", message_of(failed))
     assert not (tmp_path / "other").exists()
@@ -401,8 +401,8 @@ def test_minilm_in_int8_loses_little_on_sts_b(minilm, minilm_in, data):
     before, after = (SentenceEncoder.load(folder) for folder in (minilm, minilm_in("int8")))
     lost = []
     for split in ("dev", "test"):
-        tasks = sts.load_tasks(data / "senteval", ["STSBenchmark"], split)
-        scores = [sts.evaluate(encoder, tasks)["STSBenchmark"].value for encoder in (before, after)]
+        tasks = sts.load_similarity_tasks(data / "senteval", ["STSBenchmark"], split)
+        scores = [sts.evaluate_similarity(encoder, tasks)["STSBenchmark"].value for encoder in (before, after)]
         lost.append(scores[0] - scores[1])
     assert lost[0] <= verify.TOLERANCES["int8"].score_drop
     assert np.mean(lost) <= 0.3

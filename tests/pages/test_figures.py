@@ -175,8 +175,8 @@ def test_many_points_are_dots_in_the_colours_of_the_page(tmp_path):
 
 
 def test_names_are_cut():
-    assert style.short("x" * 80) == "x" * 59 + "…"
-    assert style.short("a\x1bb") == "a\N{REPLACEMENT CHARACTER}b"
+    assert style.short_label("x" * 80) == "x" * 59 + "…"
+    assert style.short_label("a\x1bb") == "a\N{REPLACEMENT CHARACTER}b"
 
 
 @pytest.fixture(scope="module")

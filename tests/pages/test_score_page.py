@@ -10,7 +10,7 @@ import pytest
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.published import with_titles
 from sentcli.evaluation.score_files import read_object, read_scores
-from sentcli.evaluation.score_json import model_json, pack
+from sentcli.evaluation.score_json import model_json, pack_values
 from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.systems import Pattern
@@ -211,7 +211,7 @@ def sampled(model, score, noise=0.0, **more):
     """A model on one task, whose samples lie around its score."""
     one = make(model, scores={"STS16": score}, **more)
     samples = score + np.random.default_rng(3).normal(0, 0.5, 1000) + np.random.default_rng(4).normal(0, noise, 1000)
-    one["results"]["STS16"]["draws"] = {"spearman": pack(samples)}
+    one["results"]["STS16"]["draws"] = {"spearman": pack_values(samples)}
     return one
 
 

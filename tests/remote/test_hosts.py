@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sentcli.data.get import download
+from sentcli.data.get import download_checked
 from sentcli.errors import SentcliError
 from sentcli.io import object_stores
 from sentcli.io.scratch import remove_scratch
@@ -97,7 +97,7 @@ def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, n
 
     answer, _ = BAD[name]
     with console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1"):
-        download([host(answer).url], tmp_path / "rows", Pin(), meter)
+        download_checked([host(answer).url], tmp_path / "rows", Pin(), meter)
 
 
 @pytest.mark.parametrize("slow_head", [False, True])
@@ -114,7 +114,7 @@ def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_
     from sentcli.data.registry import Pin
 
     with console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1.* 1 seconds"):
-        download([slow.url], tmp_path / "rows", Pin(), meter)
+        download_checked([slow.url], tmp_path / "rows", Pin(), meter)
     assert time.monotonic() - start < 60
 
 

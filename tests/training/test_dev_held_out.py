@@ -140,9 +140,9 @@ def test_rows_in_parts_give_the_loss_of_the_whole(tmp_path, text, monkeypatch):
     prepared = prepare(request)
     tokens = prepared.tokenizer(list(prepared.corpus.sentences[:80]))
     from sentcli.methods.views import BatchTexts
-    from sentcli.training.batches import Batch, to_tensors
+    from sentcli.training.batches import TrainingBatch, to_tensors
 
-    batch = to_tensors(Batch([tokens], BatchTexts([])), prepared.tokenizer.pad_id, 1, torch.device("cpu"))
+    batch = to_tensors(TrainingBatch([tokens], BatchTexts([])), prepared.tokenizer.pad_id, 1, torch.device("cpu"))
     parts = list(by_length(batch))
     assert len(parts) == -(-len(tokens.ids) // 32)
     assert sorted(int(row) for rows, _ in parts for row in rows) == list(range(len(tokens.ids)))

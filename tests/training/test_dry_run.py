@@ -68,7 +68,7 @@ def test_evaluations_are_measured_once_for_encoders_that_are_alike(invoke, tiny_
 def test_the_tests_at_the_end_are_measured_on_samples(invoke, tiny_bert, text, tmp_path, monkeypatch):
     data = write_downstream(tmp_path)
     encoded, trained = [], []
-    encode, score = EvaluatedModel.encode, transfer.score
+    encode, score = EvaluatedModel.encode, transfer.score_transfer
 
     def encode_counted(self, texts, *given, **options):
         encoded.append(len(texts))
@@ -79,7 +79,7 @@ def test_the_tests_at_the_end_are_measured_on_samples(invoke, tiny_bert, text, t
         return score(trainer, examples, vectors)
 
     monkeypatch.setattr(EvaluatedModel, "encode", encode_counted)
-    monkeypatch.setattr(transfer, "score", score_counted)
+    monkeypatch.setattr(transfer, "score_transfer", score_counted)
     monkeypatch.setattr(dry_run, "SAMPLE_TEXTS", 20)
     options = ["--method", "simcse", "--senteval", data, "--senteval-protocol", "fast", "--dry-run", "--json", "-"]
     done = train(invoke, tiny_bert, text, tmp_path / "out", *options)

@@ -18,7 +18,7 @@ from sentcli.precision import half_precision_supported
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
 from sentcli.training.gradients import Gradients
-from sentcli.training.prepare import load_encoder, make_model, seed_everything
+from sentcli.training.prepare import load_start, make_model, seed_everything
 from tests.conftest import save_backbone
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def prepared(folder, text, method="simcse", *, batch=16, steps=1, **settings):
         METHODS[method], [("batch_size", batch), *((k.replace("__", "."), v) for k, v in settings.items())]
     )
     seed_everything(3)
-    encoder, _ = load_encoder(chosen, str(folder), device="cpu")
+    encoder, _ = load_start(chosen, str(folder), device="cpu")
     model = make_model(chosen, encoder).double().train()
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     corpus = read_corpus([str(text)])
@@ -187,9 +187,9 @@ def test_the_last_layer_at_the_first_token_alone(tmp_path, sentences, kind, monk
     assert not SentenceEncoder.load(tmp_path / kind, pooling="mean").torch_module.first_token_suffices
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     from sentcli.methods.views import BatchTexts
-    from sentcli.training.batches import Batch
+    from sentcli.training.batches import TrainingBatch
 
-    batch = to_tensors(Batch([tokenizer(sentences[:12])], BatchTexts([])), tokenizer.pad_id, 1, CPU)
+    batch = to_tensors(TrainingBatch([tokenizer(sentences[:12])], BatchTexts([])), tokenizer.pad_id, 1, CPU)
     module = module.double()
     found = []
     for short in (True, False):

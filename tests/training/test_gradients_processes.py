@@ -15,7 +15,7 @@ import torch
 
 from sentcli.errors import InputError
 from sentcli.methods import METHODS
-from sentcli.processes import together
+from sentcli.processes import joined_processes
 from tests.conftest import WORDS, save_backbone
 from tests.forked import Forked
 from tests.training.test_checkpoints import digests
@@ -217,5 +217,8 @@ def test_more_processes_than_gpus_is_an_error_that_counts_them(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(InputError, match=r"'cuda:1' is not there: torch .* sees 1 CUDA devices"), together("cuda"):
+    with (
+        pytest.raises(InputError, match=r"'cuda:1' is not there: torch .* sees 1 CUDA devices"),
+        joined_processes("cuda"),
+    ):
         pass

@@ -14,7 +14,7 @@ import torch
 from sentcli import SentenceEncoder
 from sentcli.methods.views import Crops
 from sentcli.training.data import TrainingSentences
-from sentcli.training.pairs import read_anchors, read_pairs
+from sentcli.training.pairs import read_anchors, read_training_pairs
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_set
 from tests.tolerance import VECTORS, rounding
@@ -635,7 +635,7 @@ def test_a_score_far_from_the_others_is_refused_with_its_line(invoke, tiny_bert,
 def test_scores_that_are_spread_in_another_way_are_taken(tmp_path, scores, found):
     rows = [(f"a {i}", f"b {i}", score) for i, score in enumerate(scores)]
     data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
-    corpus, _ = read_pairs([str(data)])
+    corpus, _ = read_training_pairs([str(data)])
     assert corpus.score_range == found
 
 

@@ -58,7 +58,7 @@ def test_a_run_writes_a_model_that_opens_everywhere(invoke, tiny_bert, text, dev
     # what was kept is the best, not the last
     from sentcli.evaluation import sts
 
-    again = sts.evaluate(encoder, sts.load_tasks(dev, ["STSBenchmark"], "dev"))
+    again = sts.evaluate_similarity(encoder, sts.load_similarity_tasks(dev, ["STSBenchmark"], "dev"))
     assert again["STSBenchmark"].value == pytest.approx(results["best_dev_spearman"], abs=1e-3)
 
     config = json.loads((out / "sentcli.json").read_text())

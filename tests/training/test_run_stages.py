@@ -11,7 +11,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.training.data import Subset
 from sentcli.training.inputs import read_task_text
-from sentcli.training.pairs import every_hold_out, read_pairs
+from sentcli.training.pairs import every_hold_out, read_training_pairs
 
 
 @pytest.fixture
@@ -29,22 +29,25 @@ def topics(tmp_path):
 
 
 def test_a_topic_is_held_out(topics):
-    corpus, held = read_pairs([str(topics)], hold_out="ArgPairs_GC")
+    corpus, held = read_training_pairs([str(topics)], hold_out="ArgPairs_GC")
     assert len(corpus.sentences) == 24 and len(held) == 12
     assert all(text.endswith("1") for text in held.first)
     assert not any(text.endswith("1") for text in corpus.sentences)
     assert [entry["sentences"] for entry in corpus.files] == [12, 0, 12]
-    assert read_pairs([str(topics)], hold_out="ArgPairs_GC", subset=Subset(5))[0].sentences == corpus.sentences[:5]
+    assert (
+        read_training_pairs([str(topics)], hold_out="ArgPairs_GC", subset=Subset(5))[0].sentences
+        == corpus.sentences[:5]
+    )
 
 
 def test_folds_are_those_of_scikit_learn(topics):
     from sklearn.model_selection import KFold
 
-    whole, _ = read_pairs([str(topics)])
+    whole, _ = read_training_pairs([str(topics)])
     folds = list(KFold(10, shuffle=True, random_state=42).split(np.arange(36)))
     seen = []
     for number, name in enumerate(every_hold_out("10-fold", [])):
-        corpus, held = read_pairs([str(topics)], hold_out=name)
+        corpus, held = read_training_pairs([str(topics)], hold_out=name)
         train, test = folds[number]
         assert corpus.sentences == [whole.sentences[row] for row in train]
         assert held.second == [whole.texts[1][row] for row in test]
@@ -64,7 +67,7 @@ def test_folds_are_those_of_scikit_learn(topics):
 )
 def test_what_cannot_be_held_out(topics, hold_out, words):
     with pytest.raises(InputError, match=f"--hold-out {hold_out}: .*{words}"):
-        read_pairs([str(topics)], hold_out=hold_out)
+        read_training_pairs([str(topics)], hold_out=hold_out)
 
 
 def test_topics_are_the_files(topics):
@@ -76,7 +79,7 @@ def test_topics_are_the_files(topics):
     assert every_hold_out("ArgPairs_DP", []) == ["ArgPairs_DP"]
     (topics.parent / "empty").mkdir()
     with pytest.raises(InputError, match=f"{topics.parent}/empty .*csv"):
-        read_pairs([str(topics.parent / "empty")])
+        read_training_pairs([str(topics.parent / "empty")])
 
 
 def test_every_topic_held_out_in_turn(topics, tiny_bert, tmp_path, invoke):
@@ -87,10 +90,10 @@ def test_every_topic_held_out_in_turn(topics, tiny_bert, tmp_path, invoke):
     mean = np.mean([point["mean"]["held_out_spearman"] for point in points])
     assert f"{mean:.2f}" in done.stdout and "held-out Pearson" in " ".join(done.stdout.split())
     # the score is that of the model that was written, on the pairs that were left out
-    _, held = read_pairs([str(topics)], hold_out="ArgPairs_GC")
+    _, held = read_training_pairs([str(topics)], hold_out="ArgPairs_GC")
     encoder = SentenceEncoder.load(tmp_path / "runs" / "hold_out=ArgPairs_GC", backend="torch")
     task = sts.SimilarityTask("x", [held])
-    assert sts.evaluate(encoder, [task])["x"].value == pytest.approx(points[1]["mean"]["held_out_spearman"])
+    assert sts.evaluate_similarity(encoder, [task])["x"].value == pytest.approx(points[1]["mean"]["held_out_spearman"])
     again = invoke(*call, "-o", tmp_path / "runs", "--max-steps", 3, "--resume", check=0)
     assert again.stderr.count("finished before") == 3
 
@@ -230,7 +233,7 @@ def test_files_of_one_name_are_not_mixed_up(topics, tiny_bert, tmp_path, invoke)
             if hold_out == "topics":
                 every_hold_out(hold_out, [str(topics), str(twin)])
             else:
-                read_pairs([str(topics), str(twin)], hold_out=hold_out)
+                read_training_pairs([str(topics), str(twin)], hold_out=hold_out)
     (topics / "ArgPairs_DP.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "score": 1}\n')
     failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", topics, check=2)
     assert re.search(r"/ArgPairs_DP\.jsonl: .*ArgPairs_DP", " ".join(failed.stderr.split()))

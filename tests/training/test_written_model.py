@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_before_the_comparison_is_no_model(invoke, tiny_ber
     out = tmp_path / "m"
     kill = (
         "import os; from sentcli.cli.app import app; from sentcli.training import run_folder; "
-        "run_folder.check_written = lambda *given: os._exit(9); app()"
+        "run_folder.check_written_model = lambda *given: os._exit(9); app()"
     )
     call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", out, "--max-steps", "1"]
     call += ["--batch-size", "8", "--save-every", "1"]

@@ -8,11 +8,11 @@ import torch
 
 from sentcli.methods import METHODS, configure
 from sentcli.model.torch_backend import text_tokenizer
-from sentcli.processes import is_first, process_count, rank, together
+from sentcli.processes import is_first, joined_processes, process_count, rank
 from sentcli.training.batches import BatchMaker, Order
 from sentcli.training.data import read_corpus
 from sentcli.training.gradients import Gradients
-from sentcli.training.prepare import load_encoder, make_model, seed_everything
+from sentcli.training.prepare import load_start, make_model, seed_everything
 from sentcli.training.targets import Targets
 
 WIDTH = 24
@@ -22,7 +22,7 @@ WIDTH = 24
 def main(cases, model_folder, text, out, batch, steps, device):
     """Train a few steps of each case without dropout and keep everything that could differ."""
     torch.set_default_dtype(torch.float64)
-    with together(device) as own:
+    with joined_processes(device) as own:
         settings = model_folder, text, batch, steps
         found = {name: train(method, *settings, given, own) for name, (method, given) in cases.items()}
         if is_first():
@@ -33,7 +33,7 @@ def train(method, model_folder, text, batch, steps, settings, device):
     """Return losses, norms and the last gradients of some steps, and the state after them."""
     chosen = configure(METHODS[method], [*settings.items(), ("batch_size", batch), ("dropout", 0.0)])
     seed_everything(1)
-    encoder, _ = load_encoder(chosen, model_folder, device=device)
+    encoder, _ = load_start(chosen, model_folder, device=device)
     widths = (WIDTH,) if any(term.teacher for term in chosen.objectives.values()) else ()
     model = make_model(chosen, encoder, widths).double().train()
     gradients = Gradients(model, chosen.settings)

@@ -9,7 +9,7 @@ import pytest
 import sentcli
 from sentcli.analysis import ANALYSES
 from sentcli.errors import InputError
-from sentcli.verbs.analyze import analyze, kind_of
+from sentcli.verbs.analyze import analysis_kind, analyze
 
 
 def test_a_kind_from_python(tmp_path, capsys, monkeypatch):
@@ -36,7 +36,7 @@ def test_what_a_kind_does_not_know(tmp_path):
 
 @pytest.mark.parametrize("kind", ANALYSES)
 def test_kinds_are_named_as_they_are_found(kind):
-    assert kind_of(kind).verb.name == kind
+    assert analysis_kind(kind).verb.name == kind
 
 
 TEXTS = [f"the {a} {b} the {c}" for a in ("cat", "dog", "man") for b in ("sees", "eats") for c in ("tree", "fish")]

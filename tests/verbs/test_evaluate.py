@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import sentcli
-from sentcli.evaluation.score_json import unpack
+from sentcli.evaluation.score_json import unpack_values
 from tests.conftest import save_backbone
 from tests.evaluation.test_labelled_tasks import TEXTS, beir, write
 
@@ -216,7 +216,7 @@ def test_samples_go_to_a_file_of_their_own_on_request(models, own, invoke, tmp_p
         assert rest.pop("draws") == str(draws)
         for name, task in whole["results"].items():
             for metric, packed in task.pop("draws").items():
-                assert np.array_equal(rows.pop((whole["model"], name, metric)), unpack(packed))
+                assert np.array_equal(rows.pop((whole["model"], name, metric)), unpack_values(packed))
         assert rest["results"] == whole["results"] and rest.get("compared") == whole.get("compared")
     assert not rows
     for name in ("a.html", "b.html"):

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sentcli.evaluation.set_manifest import corpus_arguments
-from sentcli.testset.documents import Candidate, Documents
+from sentcli.testset.documents import Documents, QueryCandidate
 from sentcli.testset.judging import PooledQuery, _graded_rows, write_table
-from sentcli.testset.queries import Query, near_equal, structural_queries, texts_without, words
+from sentcli.testset.queries import JudgedQuery, near_equal, structural_queries, texts_without, words
 from tests.examples import examples
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
@@ -414,7 +414,7 @@ TEXT = st.lists(WORD, min_size=3, max_size=8).map(" ".join)
 @example("0 0 0", "0 0 İﬀ", "0 0 0", " ")
 def test_no_document_holds_its_query(before, query, after, separator):
     documents = Documents(["a"], [""], [separator.join([before, query.upper(), after])])
-    remaining = texts_without(documents, [Candidate(query, 0, "link")])[0]
+    remaining = texts_without(documents, [QueryCandidate(query, 0, "link")])[0]
     left, gone = words(remaining), words(query)
     if words(query.upper()) == gone:  # letters whose upper case is another letter stay
         assert gone not in [left[i : i + len(gone)] for i in range(len(left))] or gone in _overlaps(
@@ -424,7 +424,7 @@ def test_no_document_holds_its_query(before, query, after, separator):
 
 def test_a_query_is_taken_out_of_a_text_without_blanks():
     documents = Documents(["a"], [""], ["これは東京タワーの案内です。東京（タワー）"])
-    assert texts_without(documents, [Candidate("東京タワー", 0, "title")]) == ["これは の案内です。"]
+    assert texts_without(documents, [QueryCandidate("東京タワー", 0, "title")]) == ["これは の案内です。"]
 
 
 def _overlaps(before, query, after):
@@ -470,7 +470,7 @@ def test_no_cell_of_the_table_is_a_formula_and_all_come_back(tmp_path):
     for number, text in enumerate(FORMULAS):
         documents.add(f"={number}", "", f"{text} text {number}", "title")
     pool = [
-        PooledQuery(Query(f"-q{number}", text, {}, "given"), [(f"={number}", documents.texts[number])])
+        PooledQuery(JudgedQuery(f"-q{number}", text, {}, "given"), [(f"={number}", documents.texts[number])])
         for number, text in enumerate(FORMULAS)
     ]
     write_table(tmp_path / "judge.tsv", pool)

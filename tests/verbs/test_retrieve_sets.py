@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from sentcli.evaluation.known_sets import facts_of
+from sentcli.evaluation.known_sets import set_facts
 from sentcli.search.options import SearchOptions
 from tests.evaluation.conftest import CORPUS, QRELS, write_set
 from tests.tolerance import VECTORS
@@ -241,7 +241,7 @@ def test_a_set_that_cannot_be_read_fails_before_the_work(make_set, invoke):
 
 
 def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
-    for i, forum in enumerate(facts_of("cqadupstack").forums):
+    for i, forum in enumerate(set_facts("cqadupstack").forums):
         folder = make_set(f"cqadupstack/{forum}", qrels=QRELS if i else "query-id\tcorpus-id\tscore\nq2\td3\t1\n")
     runs, whole = tmp_path / "runs", folder.parent
     found = retrieve("--beir", whole, "--search", "bm25", "--run", runs)["results"]
@@ -382,21 +382,21 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
 )
 def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
     from sentcli.errors import InputError
-    from sentcli.evaluation.searched_sets import check_factory
+    from sentcli.evaluation.searched_sets import check_known_factory
 
     if known:
-        return check_factory(factory, "cosine")
+        return check_known_factory(factory, "cosine")
     with pytest.raises(InputError, match=f"'{factory}'"):
-        check_factory(factory, "cosine")
+        check_known_factory(factory, "cosine")
 
 
 def test_the_depth_of_a_search_by_index_is_part_of_what_is_kept(tiny_bert):
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.set_search import protocol
+    from sentcli.evaluation.set_search import search_protocol
 
     model = EvaluatedModel(str(tiny_bert))
     alone, fused, exact = (
-        protocol(SearchOptions(search=ways, top_k=20, index=index), "dense", model)
+        search_protocol(SearchOptions(search=ways, top_k=20, index=index), "dense", model)
         for ways, index in (("dense", "hnsw"), ("dense,rrf", "hnsw"), ("dense,rrf", None))
     )
     assert "depth" not in alone and "depth" not in exact and fused["depth"] == 1000
@@ -526,7 +526,7 @@ def test_a_printed_average_is_of_the_fourteen_sets():
     from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY
     from tests.evaluation.conftest import scored_model
 
-    system = published.find("infocse-bert-base")
+    system = published.find_published("infocse-bert-base")
     scores = dict.fromkeys(known_sets.averaged(), 0.5)
 
     def compare(scores):
@@ -538,7 +538,7 @@ def test_a_printed_average_is_of_the_fourteen_sets():
     assert "average" in compare(scores)
     scores["msmarco"] = 0.5
     assert "average" not in compare(scores)
-    simcse = published.find("simcse-bert-base")
+    simcse = published.find_published("simcse-bert-base")
     assert [simcse.score(f"recall@{k}", IN_DOMAIN) for k in (1, 5, 10)] == [74.23, 94.85, 95.88]
     assert simcse.source_of(["recall@1"], IN_DOMAIN, []) == "InfoCSE table 11"
     assert simcse.source_of(["STS12"], SIMILARITY, []) == "SimCSE paper, table 5"

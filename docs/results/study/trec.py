@@ -8,10 +8,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation.transfer_data import load_tasks
+from sentcli.evaluation.transfer_data import load_examples
 
 folder, *models = sys.argv[1:]
-(task,) = load_tasks(Path(folder), ["TREC"])
+(task,) = load_examples(Path(folder), ["TREC"])
 classes = task.labels
 texts = {split: [example.texts[0] for example in examples] for split, examples in task.splits.items()}
 for model in models:

@@ -17,7 +17,7 @@ from sentcli.evaluation.pair_surface import surface
 def spearman(data: Path, tasks: list[str] | None, split: str) -> dict[str, float]:
     """Return Spearman's correlation times 100 of each task, all pairs together."""
     scores = {}
-    for name, subsets in sts_pairs.load_tasks(data, tasks, split).items():
+    for name, subsets in sts_pairs.load_pairs(data, tasks, split).items():
         shared = [surface(pairs.first, pairs.second)["other_words"] for pairs in subsets]
         named = [(pairs.name, values, pairs.gold) for pairs, values in zip(subsets, shared, strict=True)]
         scores[name] = sts.correlations(name, named).value

@@ -196,14 +196,14 @@ def keep(sts: Path, in_domain: Path) -> None:
     for model in listed(sts):
         own = known[model["model"]]
         tasks = model["results"]
-        draws = np.mean([score_json.unpack(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
+        draws = np.mean([score_json.unpack_values(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
         (searched,) = retrieval[model["model"]]["results"].values()
         found[own.digest] = {
             **asdict(own),
             "average": model["average"],
             "sts": {name: task["spearman"] for name, task in tasks.items()},
             "recall@1": searched["recall@1"],
-            "draws": score_json.pack(draws),
+            "draws": score_json.pack_values(draws),
         }
     write("scores.json", found.values())
 
@@ -239,7 +239,7 @@ class Scores:
         """Return the mean of seven tasks of each seed ``[seeds]`` and the samples of it ``[seeds, draws]``."""
         entries = self.by_system.get(system, [])
         averages = np.array([entry["average"] for entry in entries])
-        draws = [score_json.unpack(entry["draws"]) for entry in entries]
+        draws = [score_json.unpack_values(entry["draws"]) for entry in entries]
         return averages, np.stack(draws) if draws else np.zeros((0, 0))
 
     def compare(self, first: str, second: str) -> dict[str, Any] | None:

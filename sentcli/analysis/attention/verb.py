@@ -11,8 +11,8 @@ from annotated_types import Ge, Le
 from sentcli import console
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import named_models
-from sentcli.analysis.options import INPUT, NOT_LOADED_SO, Limit, Models, Output, TextField
-from sentcli.analysis.texts import check_sample, read_rows
+from sentcli.analysis.options import INPUT, NOT_LOADED_SO, AnalysedModels, AnalysedTextField, Limit, Output
+from sentcli.analysis.texts import check_sample, read_distinct_texts
 from sentcli.bounds import Holds, Overwrite, whole_number
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentcli.analysis.attention.pairs import AttentionPairs
     from sentcli.analysis.attention.views import DropoutViews, Slice
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.io.sampling import Sample
+    from sentcli.io.sampling import TextSample
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class ViewOptions:
 def attention(
     output: Output,
     texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="[TEXTS]", positional=True)] = None,
-    model: Models = None,
-    text_field: TextField = "text",
+    model: AnalysedModels = None,
+    text_field: AnalysedTextField = "text",
     limit: Limit = 200,
     trees: Annotated[str | None, Flag(metavar="FILE|spacy[:MODEL]", panel=INPUT)] = None,
     options: Annotated[ViewOptions, Group("What is compared")] = ViewOptions(),
@@ -113,7 +113,7 @@ def attention(
 
 def _texts_and_trees(
     texts: str | None, trees: str | None, text_field: str, limit: int, seed: int
-) -> tuple[list[str], list[str] | None, Sample]:
+) -> tuple[list[str], list[str] | None, TextSample]:
     """Return the texts, the tree of each if ``--trees`` is given, and how many texts there were.
 
     Raises:
@@ -124,7 +124,7 @@ def _texts_and_trees(
     if trees is None or is_spacy(trees):
         if texts is None:
             raise InputError("give a file of texts, or --trees FILE.conllu, whose texts are taken")
-        rows = read_rows(texts, text_field, limit, seed=seed)
+        rows = read_distinct_texts(texts, text_field, limit, seed=seed)
         lines = rows.texts
         sample = rows.sample
         if trees is None:
@@ -153,7 +153,7 @@ class AttentionInputs:
 
     texts: list[str]
     trees: list[str] | None
-    sample: Sample
+    sample: TextSample
     """How many texts there were to take them from."""
     parser: str | None
     """The CoNLL-U file, or the model of spaCy, that the trees come from."""
@@ -180,7 +180,7 @@ class AttentionInputs:
     def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Record]:
         """Return the pairs of a model, the slices of the sentence that is shown, and the report."""
         from sentcli.analysis.attention.pairs import attention_pairs, tree_pairs
-        from sentcli.analysis.attention.views import DropoutViews, slices_of
+        from sentcli.analysis.attention.views import DropoutViews, attention_slices
         from sentcli.io.weights import has_weights
 
         clock = Clock()
@@ -199,7 +199,7 @@ class AttentionInputs:
         weights = views.of_view(texts.index(self.shown)).weights
         # three adjacent heads in four adjacent layers, as in miCSE's fig. 8
         heads = range(options.first_head - 1, min(options.first_head + 2, weights.shape[2]))
-        slices = slices_of(weights, layers[:4], heads)
+        slices = attention_slices(weights, layers[:4], heads)
         total = count
         if self.trees:
             total += tree_pairs(self.trees, views.lengths[:count])

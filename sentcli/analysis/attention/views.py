@@ -61,7 +61,7 @@ class DropoutViews:
         if prompt:
             self.prompt_length = self.tokenizer.prompt_length(prompt)
         self.tokens = self.tokenizer(texts, prompt)
-        self.depth = surgery.depth(self.module.backbone)
+        self.depth = surgery.layer_count(self.module.backbone)
         attention.install(self.module.backbone)
         if dropout is not None:
             surgery.set_dropout(self.module, dropout)
@@ -161,7 +161,7 @@ def by_head(weights: Tensor) -> tuple[Float64Array, Float64Array]:
     return rho.view(heads).numpy(), information.view(heads).numpy()
 
 
-def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> list[Slice]:
+def attention_slices(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> list[Slice]:
     """Return the logarithms of the weights of two views for some layers and heads, from 0 (miCSE, fig. 8).
 
     Args:

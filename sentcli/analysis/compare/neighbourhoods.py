@@ -11,7 +11,7 @@ from sentcli.analysis.neighbours import count_shared
 from sentcli.arrays import Float64Array, FloatArray, Int64Array
 from sentcli.evaluation.pair_geometry import all_pairs
 
-SURE = 0.8
+_RANK_DECAY = 0.8
 """The weight of a rank divided by that of the rank before it."""
 
 
@@ -24,7 +24,7 @@ def sureness(cosines: FloatArray) -> Float64Array:
     Args:
         cosines: nearest first ``[n, k]``.
     """
-    weights = SURE ** np.arange(cosines.shape[1])
+    weights = _RANK_DECAY ** np.arange(cosines.shape[1])
     means = np.asarray(cosines, np.float64) @ weights / weights.sum()
     deviation = means.std()
     if not deviation > 0:
@@ -93,7 +93,7 @@ class NeighbourComparison:
         return order[:count].tolist()
 
 
-def compare(first: FloatArray, second: FloatArray, k: int = 10) -> NeighbourComparison:
+def compare_neighbours(first: FloatArray, second: FloatArray, k: int = 10) -> NeighbourComparison:
     """Compare the neighbours of the same texts in two models.
 
     Args:

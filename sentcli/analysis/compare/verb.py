@@ -11,8 +11,8 @@ from annotated_types import Ge
 from sentcli import console
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import check_distinct, named_models, stored_vectors, vectors_of
-from sentcli.analysis.options import INPUT, Limit, Load, Output, Rerun, Seed, TextField
-from sentcli.analysis.texts import read_rows
+from sentcli.analysis.options import INPUT, AnalysedTextField, Limit, Load, Output, Rerun, Seed
+from sentcli.analysis.texts import read_distinct_texts
 from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Result
@@ -28,7 +28,7 @@ def compare(
     output: Output,
     sides: Annotated[list[str] | None, Flag(metavar="[A] [B]", positional=True)] = None,
     model: Annotated[list[str] | None, Holds.MODEL, Flag("-m")] = None,
-    text_field: TextField = "text",
+    text_field: AnalysedTextField = "text",
     limit: Limit = 50_000,
     seed: Seed = 0,
     neighbours: Annotated[int, Ge(1)] = 10,
@@ -57,7 +57,7 @@ def compare(
       sentcli analyze compare old.npy new.npy --texts sentences.txt --neighbours 5 -o versions
       sentcli analyze compare minilm encoded/ --texts docs.parquet --text-field body -o compare
     """  # noqa: D301
-    from sentcli.analysis.compare.neighbourhoods import compare as compare_vectors
+    from sentcli.analysis.compare.neighbourhoods import compare_neighbours as compare_vectors
     from sentcli.analysis.compare.sections import ComparedNeighbours
     from sentcli.evaluation.studies import study_of
     from sentcli.search.vector_file import holds_vectors
@@ -76,7 +76,7 @@ def compare(
             model_names.append(name)
     models = {evaluated.name: evaluated for evaluated in named_models(model_names, load, rerun=rerun, reused=[texts])}
     stored = {name: stored_vectors(Path(name)) for name in on_disk}
-    rows = read_rows(texts, text_field, limit, seed=seed)
+    rows = read_distinct_texts(texts, text_field, limit, seed=seed)
     for name, vectors in stored.items():
         if len(vectors) != rows.total:
             counts = f"{len(vectors):,} vectors, {title_of(texts)} has {rows.total:,} texts"

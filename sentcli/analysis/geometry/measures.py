@@ -8,7 +8,7 @@ import numpy as np
 
 from sentcli.analysis.directions import anisotropy, blocks_of, covariance, whitened
 from sentcli.arrays import Float64Array, FloatArray
-from sentcli.evaluation.pair_geometry import AllPairs, all_pairs, check_rows, unit_rows
+from sentcli.evaluation.pair_geometry import AllPairs, all_pairs, check_matrix, unit_rows
 
 
 def singular_values(vectors: FloatArray, *, centred: bool = True) -> Float64Array:
@@ -56,7 +56,7 @@ def isotropy(vectors: FloatArray) -> float:
     Raises:
         ValueError: for no vectors.
     """
-    check_rows(vectors, 1)
+    check_matrix(vectors, 1)
     dimension = vectors.shape[1]
     second = np.zeros((dimension, dimension))
     for block in blocks_of(vectors):
@@ -73,7 +73,7 @@ def isotropy(vectors: FloatArray) -> float:
     return float(both.min() / both.max())
 
 
-def geometry(vectors: FloatArray, neighbours: int = 10) -> dict[str, Any]:
+def measure_geometry(vectors: FloatArray, neighbours: int = 10) -> dict[str, Any]:
     """Return all measures of vectors; the memory it takes does not grow with the square of their number.
 
     Args:

@@ -127,7 +127,7 @@ def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None
         raised = 4 + (height - up[i]) * POINTS_OF_AXES
         is_left = across[i] <= 0.5
         name = axes.annotate(
-            style.short(names[i], 32),
+            style.short_label(names[i], 32),
             (x[i], y[i]),
             xytext=(7.0 if is_left else -7.0, raised),
             textcoords="offset points",

@@ -14,19 +14,19 @@ from sentcli.analysis.curves import training_curves
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import named_models, read_stsb, stored_vectors, sts_average, sts_tasks
 from sentcli.analysis.options import (
+    AnalysedModels,
+    AnalysedTextField,
     Data,
     Limit,
     Load,
-    Models,
     Output,
     PairsFile,
     Rerun,
     Seed,
     Split,
-    TextField,
     TextsFile,
 )
-from sentcli.analysis.texts import TextRows, read_rows
+from sentcli.analysis.texts import TextRows, read_distinct_texts
 from sentcli.bounds import Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 def geometry(
     output: Output,
     paths: Annotated[list[Path] | None, Flag(metavar="[PATH]...", positional=True)] = None,
-    model: Models = None,
+    model: AnalysedModels = None,
     data: Data = None,
     pairs: PairsFile = None,
     split: Split = "dev",
     texts: TextsFile = None,
-    text_field: TextField = "text",
+    text_field: AnalysedTextField = "text",
     limit: Limit = 50_000,
     seed: Seed = 0,
     positives_above: Annotated[str, Flag(metavar="SCORE|all")] = "4",
@@ -94,7 +94,7 @@ def geometry(
     if data or pairs or texts:
         names += model_folders(runs)
     task = read_stsb(data, pairs, split) if data or pairs else None
-    rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
+    rows = read_distinct_texts(texts, text_field, limit, seed=seed) if texts else None
     if model and not (task or rows):
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
@@ -222,10 +222,10 @@ class GeometryInputs:
             aligned: alignment and uniformity of the pairs.
             average: of the STS tasks.
         """
-        from sentcli.analysis.geometry.measures import geometry
+        from sentcli.analysis.geometry.measures import measure_geometry
 
         with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
-            results = geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
+            results = measure_geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
         pairs = [] if self.task is None else [self.task.name]
         protocol = {"kind": "geometry", "pairs": pairs, "positives_above": self.above, "texts": None}
         if self.rows is not None:

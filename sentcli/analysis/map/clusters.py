@@ -14,9 +14,9 @@ SILHOUETTE_TEXTS = 10_000
 """The silhouette, which needs all pairs, is that of a sample if there are more texts than this."""
 COUNTED_WORDS = 20_000
 """The greatest number of words that are counted, the most frequent ones."""
-WORDS = 3
+_WORDS = 3
 """The greatest number of words that describe a cluster."""
-SAME = 0.2
+_SHARED_TEXTS = 0.2
 """The least part of the texts in either of two groups that both share, if they count as the same."""
 
 
@@ -63,7 +63,7 @@ def silhouette(vectors: FloatArray, groups: Int64Array, seed: int = 0) -> float 
 
 
 def words_apart(texts: Sequence[str], groups: Int64Array) -> list[list[str]]:
-    """Return the words that set each group apart: those with the highest class-based tf-idf, at most `WORDS`.
+    """Return the words that set each group apart: those with the highest class-based tf-idf, at most `_WORDS`.
 
     English function words and, of 200 texts and more, words in fewer than three texts are left out.
 
@@ -86,7 +86,7 @@ def words_apart(texts: Sequence[str], groups: Int64Array) -> list[list[str]]:
         counts[group] = matrix[groups == group].sum(axis=0)
     words = []
     for weights in class_based_tf_idf(counts):
-        best = np.argsort(-weights, kind="stable")[:WORDS]
+        best = np.argsort(-weights, kind="stable")[:_WORDS]
         words.append([str(terms[i]) for i in best if weights[i] > 0])
     return words
 
@@ -111,7 +111,7 @@ def match(reference: Int64Array, groups: Int64Array, free: int) -> Int64Array:
     """Renumber groups so that each has the number of the reference's group with which it shares most texts ``[n]``.
 
     The assignment is one to one and keeps the number of as many texts as possible (Hungarian method). A group that
-    shares less than `SAME` of the texts with its partner gets a new number.
+    shares less than `_SHARED_TEXTS` of the texts with its partner gets a new number.
 
     Args:
         reference: 0, 1, ... ``[n]``.
@@ -126,7 +126,7 @@ def match(reference: Int64Array, groups: Int64Array, free: int) -> Int64Array:
     for own, other in zip(*linear_sum_assignment(table, maximize=True), strict=True):
         both = table[own, other]
         either = table[own].sum() + table[:, other].sum() - both
-        if both >= SAME * either:
+        if both >= _SHARED_TEXTS * either:
             numbers[own] = other
     unmatched = numbers < 0
     numbers[unmatched] = free + np.arange(unmatched.sum())

@@ -14,7 +14,7 @@ from sentcli.analysis.map.clusters import adjusted_mutual_information, k_means, 
 from sentcli.analysis.neighbours import overlap
 from sentcli.arrays import Float64Array, FloatArray, Int64Array
 from sentcli.errors import InputError
-from sentcli.evaluation.pair_geometry import all_pairs, check_rows, unit_rows
+from sentcli.evaluation.pair_geometry import all_pairs, check_matrix, unit_rows
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def tsne(vectors: FloatArray, perplexity: float = 30, seed: int = 0) -> MapLayou
     """
     from sklearn.manifold import TSNE
 
-    check_rows(vectors, 4)
+    check_matrix(vectors, 4)
     unit = unit_rows(vectors)
     perplexity = fitting_perplexity(len(unit), perplexity)
     started = time.perf_counter()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-LARGE = (5.8, 4.9)
+_LARGE_FIGURE = (5.8, 4.9)
 """Width and height in inches of the only map of many texts."""
 CLUSTER_NOTE = (
     "Colour and marker: cluster of the vectors (k-means), the same in all panels where they share texts enough; words: "
@@ -83,7 +83,7 @@ def _figure(maps: Maps) -> Figure:
         data=pd.concat([*dots, *numbers]).reindex(columns=columns).astype({"cluster": "Int64"}),
         about=about,
         note=note,
-        size=LARGE if is_large else (4.6, 4.375),
+        size=_LARGE_FIGURE if is_large else (4.6, 4.375),
     )
 
 
@@ -105,7 +105,7 @@ def _draw(name: str, dots: pd.DataFrame, places: pd.DataFrame | None, axes: Axes
     from matplotlib.patheffects import withStroke
 
     for group, part in dots.groupby("group"):
-        label = style.short(part["series"].iloc[0])
+        label = style.short_label(part["series"].iloc[0])
         axes.scatter(part["x"], part["y"], label=label, **style.dots(group, len(part)))
     if places is not None:
         halo: Any = [withStroke(linewidth=2.5, foreground=style.PAPER)]

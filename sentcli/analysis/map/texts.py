@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.analysis.texts import check_sample, every_row, read_rows
+from sentcli.analysis.texts import check_sample, every_row, read_distinct_texts
 from sentcli.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sentcli.arrays import AnyArray
-    from sentcli.io.sampling import Sample
+    from sentcli.io.sampling import TextSample
     from sentcli.search.provenance import Provenance
     from sentcli.search.stored_vectors import StoredVectors
 
@@ -31,7 +31,7 @@ class MapTexts:
     """The id of the first row of each text ``[n]``."""
     texts: list[str]
     """``[n]``."""
-    sample: Sample
+    sample: TextSample
     """How many distinct texts there were to take them from."""
     labels: pd.Series | None = None
     """A label of each text, as a categorical with the most frequent label first ``[n]``."""
@@ -99,7 +99,7 @@ def read_map_texts(
     stored = open_stored(file, None, ReadOptions(text_field, id_field), to_search=False)
     if stored is not None:
         return _texts_of_vectors(stored, file, label_field, limit, seed)
-    distinct = read_rows(file, text_field, limit, seed=seed, id_field=id_field)
+    distinct = read_distinct_texts(file, text_field, limit, seed=seed, id_field=id_field)
     rows = list(distinct.first.values())
     labels = _labels(file, label_field, [(row.line, row.columns) for row in rows])
     read_all = partial(_rows_of_texts, file, text_field, id_field)

@@ -11,12 +11,12 @@ from annotated_types import Ge, Le
 from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.map.texts import read_map_texts
 from sentcli.analysis.models import named_models
-from sentcli.analysis.options import INPUT, Limit, Load, Models, Output, Rerun, TextField
+from sentcli.analysis.options import INPUT, AnalysedModels, AnalysedTextField, Limit, Load, Output, Rerun
 from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError
-from sentcli.io.in_memory import index_of
+from sentcli.io.in_memory import frame_index
 from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def map_(
     texts: Annotated[str, Holds.TEXT_FILE, Flag(metavar="TEXTS", positional=True)],
     output: Output,
-    model: Models = None,
-    text_field: TextField = "text",
+    model: AnalysedModels = None,
+    text_field: AnalysedTextField = "text",
     id_field: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", panel=INPUT)] = None,
     label_field: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", panel=INPUT)] = None,
     limit: Limit = 2000,
@@ -111,7 +111,7 @@ def map_(
     for name, record in records_by_name.items():
         shared_neighbours = {"shared_neighbours": maps.shared_with(name)}
         records.append(replace(record, results={**record.results, **shared_neighbours}))
-    index = index_of(texts)
+    index = frame_index(texts)
 
     def frame() -> pd.DataFrame:
         return maps.placed(inputs.every_row(), index)

@@ -12,8 +12,8 @@ from annotated_types import Ge
 from sentcli import console
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import check_distinct, named_models, vectors_of
-from sentcli.analysis.options import Limit, Load, Models, Output, Rerun, TextField, TextsFile
-from sentcli.analysis.texts import read_rows
+from sentcli.analysis.options import AnalysedModels, AnalysedTextField, Limit, Load, Output, Rerun, TextsFile
+from sentcli.analysis.texts import read_distinct_texts
 from sentcli.bounds import Holds, Overwrite
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def objectives(
     runs: Annotated[list[Path], Flag(metavar="RUN...", positional=True)],
     output: Output,
-    model: Annotated[Models, Holds.MODEL, Flag("-m", needs="texts")] = None,
+    model: Annotated[AnalysedModels, Holds.MODEL, Flag("-m", needs="texts")] = None,
     texts: TextsFile = None,
-    text_field: TextField = "text",
+    text_field: AnalysedTextField = "text",
     limit: Limit = 10_000,
     groups: Annotated[int, Ge(0)] = 0,
     seed: Annotated[int, Ge(0)] = 0,
@@ -78,7 +78,7 @@ def objectives(
             raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
     rows = None
     if texts:
-        rows = read_rows(texts, text_field, limit, seed=seed)
+        rows = read_distinct_texts(texts, text_field, limit, seed=seed)
     all_names = dict.fromkeys([*models, *terms, *(run.label for run in trainings)])
     short = short_names(list(all_names)).shown
     kind = {"kind": "objectives"}

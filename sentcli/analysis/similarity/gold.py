@@ -7,7 +7,7 @@ import pandas as pd
 
 from sentcli.arrays import Float64Array, Int64Array
 
-BINS = 5
+_BINS = 5
 DENSITY_POINTS = 200
 """The number of points at which a density is computed."""
 
@@ -19,9 +19,9 @@ def edges(gold: Float64Array) -> Float64Array:
         gold: at least two different scores ``[n]``.
     """
     low, high = float(gold.min()), float(gold.max())
-    if low >= 0 and 1 < high <= BINS:
-        return np.arange(BINS + 1, dtype=np.float64)
-    return np.linspace(low, high, BINS + 1)
+    if low >= 0 and 1 < high <= _BINS:
+        return np.arange(_BINS + 1, dtype=np.float64)
+    return np.linspace(low, high, _BINS + 1)
 
 
 def bin_numbers(gold: Float64Array, ends: Float64Array) -> Int64Array:

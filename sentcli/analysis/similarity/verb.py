@@ -8,7 +8,7 @@ from annotated_types import Ge
 
 from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.models import named_models, read_stsb
-from sentcli.analysis.options import Data, Load, Models, Output, PairsFile, Rerun, Split
+from sentcli.analysis.options import AnalysedModels, Data, Load, Output, PairsFile, Rerun, Split
 from sentcli.analysis.similarity.pairs import GoldPairs
 from sentcli.bounds import Overwrite
 from sentcli.command.declaration import verb
@@ -21,7 +21,7 @@ from sentcli.pages.names import short_names
 @verb("similarity")
 def similarity(
     output: Output,
-    model: Models = None,
+    model: AnalysedModels = None,
     data: Data = None,
     pairs: PairsFile = None,
     split: Split = "test",

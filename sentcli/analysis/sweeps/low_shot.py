@@ -13,8 +13,8 @@ from sentcli.analysis.sweeps.scores import (
     best_points,
     mean_table,
     record_of_points,
-    short,
     slug,
+    without_unit,
 )
 from sentcli.bounds import Overwrite
 from sentcli.command.declaration import Flag, verb
@@ -59,12 +59,12 @@ def low_shot(
     check_folder(output, overwrite=overwrite)
     runs = read_runs(paths)
     titles = numbers.score_titles(runs)
-    points = numbers.low_shot(runs)
+    points = numbers.low_shot_points(runs)
     baseline = _baseline(baseline, list(points["series"].unique()))
     published_scores = numbers.published_low_shot() if published else None
     sections = []
     for score, of_score in points.groupby("panel", sort=False):
-        title = f"Low shot: {short(titles[score])}"
+        title = f"Low shot: {without_unit(titles[score])}"
         file = f"low-shot-{slug(score)}"
         table = _by_size(f"{titles[score]}, by number of training sentences", of_score, "{:,}".format)
         sections.append(Section(title, figure=_figure(of_score, file, titles[score], published_scores)))

@@ -14,7 +14,7 @@ from sentcli.analysis.runs import TrainingRun
 from sentcli.errors import InputError, nearest
 from sentcli.training.observer import dev_scores
 
-SCORES = ("sts_average", "best_dev_spearman", "best_dev")
+_SCORES = ("sts_average", "best_dev_spearman", "best_dev")
 SUBSET = ("limit", "fraction", "subset_seed")
 """Settings that vary the training set."""
 RECIPE = "recipe"
@@ -37,7 +37,7 @@ def score_titles(runs: Sequence[TrainingRun]) -> dict[str, str]:
     }
 
 
-def low_shot(runs: Sequence[TrainingRun]) -> pd.DataFrame:
+def low_shot_points(runs: Sequence[TrainingRun]) -> pd.DataFrame:
     """Return scores over the number of training sentences (miCSE, figs. 3 and 4); see `_points`.
 
     A paper has a recipe for each size, so that the recipe is part of a system's name only where a system would have two
@@ -129,12 +129,12 @@ def _systems(runs: Sequence[TrainingRun], without: Iterable[str]) -> Iterator[tu
 
 
 def _points(placed: Iterable[Placed]) -> pd.DataFrame:
-    """Return the lines of `mean_lines`: a panel for each of `SCORES`, a series for each system, ordered by value."""
+    """Return the lines of `mean_lines`: a panel for each of `_SCORES`, a series for each system, ordered by value."""
     systems: dict[str, list[Placed]] = {}
     for one in _told_apart(placed):
         systems.setdefault(one[0], []).append(one)
     rows = []
-    for score in SCORES:
+    for score in _SCORES:
         for system, members in systems.items():
             for _, value, run in sorted(members, key=lambda one: _order(one[1])):
                 rows.append((score, system, value, run.score(score)))

@@ -62,14 +62,14 @@ def best_points(points: pd.DataFrame, setting: str, titles: Mapping[str, str]) -
     for score, of_score in points.groupby("panel", sort=False):
         best = of_score.loc[of_score["y"].idxmax()]
         value = f"{setting} {value_text(best['x'])}"
-        sentence = f"Highest {short(titles[score])}: {best['y']:.2f}, {best['series']} at {value}"
+        sentence = f"Highest {without_unit(titles[score])}: {best['y']:.2f}, {best['series']} at {value}"
         if score == TEST_SCORE:
             sentence += ", by the test tasks themselves; whether it is better than the next one was not tested"
         sentences.append(f"{sentence}.")
     return sentences
 
 
-def short(title: str) -> str:
+def without_unit(title: str) -> str:
     """Return the title of a score without its unit."""
     return title.split(" (")[0]
 
@@ -82,7 +82,7 @@ def slug(text: str) -> str:
 def value_text(value: Any) -> str:
     """Return the value of a setting as people read it."""
     if isinstance(value, float):
-        return style.plain(value)
+        return style.plain_number(value)
     return str(value)
 
 

@@ -13,9 +13,9 @@ from sentcli.analysis.sweeps.scores import (
     best_points,
     mean_table,
     record_of_points,
-    short,
     slug,
     value_text,
+    without_unit,
 )
 from sentcli.bounds import Overwrite
 from sentcli.command.declaration import Flag, verb
@@ -66,7 +66,7 @@ def sweep(
     reports = []
     summary = []
     for key, points in _points_by_key(runs, x).items():
-        scores = {score: short(titles[score]) for score in points["panel"].unique()}
+        scores = {score: without_unit(titles[score]) for score in points["panel"].unique()}
         table = mean_table(
             f"Scores over {_words(key)}", points, {"series": "system", "x": _words(key)}, "panel", scores
         )
@@ -114,7 +114,7 @@ def _figure(key: str, points: pd.DataFrame, titles: Mapping[str, str], name: str
     about = []
     best = data.groupby(["panel", "series"], sort=False)["y"].idxmax()
     for row in data.loc[best].itertuples():
-        about.append(f"{row.series}: best {short(row.panel)} {row.y:.2f} at {key} {value_text(row.x)}")
+        about.append(f"{row.series}: best {without_unit(row.panel)} {row.y:.2f} at {key} {value_text(row.x)}")
     values = list(data["x"])
     look = {"xlabel": _words(key)}
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -123,8 +123,8 @@ def _figure(key: str, points: pd.DataFrame, titles: Mapping[str, str], name: str
         look["xscale"] = "log"
     axes = {}
     for panel in data["panel"].unique():
-        axes[short(panel)] = {**look, "ylabel": panel}
-    data["panel"] = data["panel"].map(short)
+        axes[without_unit(panel)] = {**look, "ylabel": panel}
+    data["panel"] = data["panel"].map(without_unit)
     return Figure(
         name=name,
         title=f"Scores over {_words(key)}",

@@ -57,30 +57,30 @@ MODULES: dict[str, type[ModuleSpec]] = {}
 """The module classes by their names in ``modules.json``; a class registers itself."""
 Size = Annotated[int, Unconverted(), Ge(1), Le(65_536)]
 """A number of dimensions, channels or positions in the settings of a module."""
-PACKAGE = "sentcli.model.modules"
-OWN = "sentcli."
+_PACKAGE = "sentcli.model.modules"
+OWN_PREFIX = "sentcli."
 """The prefix of the names of modules that sentence-transformers does not have."""
-TOKENS, SENTENCE = "token_embeddings", "sentence_embedding"
+TOKEN_EMBEDDINGS, _SENTENCE_EMBEDDING = "token_embeddings", "sentence_embedding"
 """Sentence-transformers' names for token vectors and sentence vectors, of which a module takes one."""
 
 
-def place_of(config: dict[str, Any], folder: Path) -> str:
-    """Return `TOKENS` or `SENTENCE`, which a module takes and replaces.
+def embeddings_of(config: dict[str, Any], folder: Path) -> str:
+    """Return `TOKEN_EMBEDDINGS` or `_SENTENCE_EMBEDDING`, which a module takes and replaces.
 
     Raises:
         InputError: if it takes something else, or puts its output in another place.
     """
-    source = config.get("module_input_name") or SENTENCE
+    source = config.get("module_input_name") or _SENTENCE_EMBEDDING
     target = config.get("module_output_name") or source
-    if source not in (TOKENS, SENTENCE) or target != source:
+    if source not in (TOKEN_EMBEDDINGS, _SENTENCE_EMBEDDING) or target != source:
         raise InputError(f"{folder}: a module that makes {target!r} of {source!r} is not supported")
     return source
 
 
 def load_all() -> None:
     """Import every file of this package, so that all modules in them are registered."""
-    for file in iter_modules(import_module(PACKAGE).__path__):
-        import_module(f"{PACKAGE}.{file.name}")
+    for file in iter_modules(import_module(_PACKAGE).__path__):
+        import_module(f"{_PACKAGE}.{file.name}")
 
 
 def module_called(name: str) -> type[ModuleSpec] | None:
@@ -120,10 +120,10 @@ class ModuleSpec:
         cls.in_sentence_transformers = in_sentence_transformers
         if not name:
             return
-        if not cls.__module__.startswith(PACKAGE):
+        if not cls.__module__.startswith(_PACKAGE):
             load_all()
         cls.name = name
-        key = name if in_sentence_transformers else OWN + name
+        key = name if in_sentence_transformers else OWN_PREFIX + name
         if key in MODULES:
             raise InputError(f"a module is called {name} already: choose another name")
         MODULES[key] = cls
@@ -131,7 +131,7 @@ class ModuleSpec:
     @property
     def type_name(self) -> str:
         """The name of the module in ``modules.json``."""
-        prefix = "sentence_transformers.models." if self.in_sentence_transformers else OWN
+        prefix = "sentence_transformers.models." if self.in_sentence_transformers else OWN_PREFIX
         return prefix + self.name
 
     @property

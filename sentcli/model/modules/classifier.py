@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sentcli.errors import InputError
 from sentcli.io.typed import among
 from sentcli.model.modules.base import Features, ModuleSpec, added_later
-from sentcli.model.modules.dense import OPERATORS, activation_of
+from sentcli.model.modules.dense import ONNX_OPERATORS, activation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Layers:
+class _ClassifierLayers:
     """Where the checkpoints of an architecture of transformers have the layers of its classifier, and what they are."""
 
     dense: str
@@ -37,16 +37,16 @@ class Layers:
         return {part: path for part, path in names.items() if path}
 
 
-IN_HEAD = Layers("classifier.dense", "classifier.out_proj", drops_input=True)
-IN_POOLER = Layers("pooler.dense", "classifier")
+IN_HEAD = _ClassifierLayers("classifier.dense", "classifier.out_proj", drops_input=True)
+IN_POOLER = _ClassifierLayers("pooler.dense", "classifier")
 LAYERS = {
-    "BertForSequenceClassification": Layers("pooler.dense", "classifier", of_transformer=True),
+    "BertForSequenceClassification": _ClassifierLayers("pooler.dense", "classifier", of_transformer=True),
     "RobertaForSequenceClassification": IN_HEAD,
     "XLMRobertaForSequenceClassification": IN_HEAD,
     "CamembertForSequenceClassification": IN_HEAD,
     "DebertaForSequenceClassification": IN_POOLER,
     "DebertaV2ForSequenceClassification": IN_POOLER,
-    "ModernBertForSequenceClassification": Layers("head.dense", "classifier", norm="head.norm"),
+    "ModernBertForSequenceClassification": _ClassifierLayers("head.dense", "classifier", norm="head.norm"),
 }
 """The layers of the classifiers that are read and trained, by architecture."""
 TANH = "torch.nn.Tanh"
@@ -82,7 +82,7 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
         return self.new
 
     @property
-    def layers(self) -> Layers:
+    def layers(self) -> _ClassifierLayers:
         """The layers of its architecture."""
         return LAYERS[self.architecture]
 
@@ -91,7 +91,7 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
         """Whether ONNX has an operator for both activations; a transformer with the others' classifiers is traced."""
         if self.layers.norm:
             return False
-        return {_short(self.activation), _short(self.hidden_activation)} <= set(OPERATORS)
+        return {_short(self.activation), _short(self.hidden_activation)} <= set(ONNX_OPERATORS)
 
     def output_width(self, width: int) -> int:
         """Return 1, the number of scores."""
@@ -136,7 +136,7 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
             value = graph.op("MatMul", value, graph.weight(f"{name}.{part}.weight", layer.weight.T))
             if layer.bias is not None:
                 value = graph.op("Add", value, graph.weight(f"{name}.{part}.bias", layer.bias))
-            operator = OPERATORS[_short(activation)]
+            operator = ONNX_OPERATORS[_short(activation)]
             if operator is not None:
                 value = graph.op(operator, value)
         return value

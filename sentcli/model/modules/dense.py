@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.model.modules.base import TOKENS, Features, ModuleSpec, Size, added_later, place_of
+from sentcli.model.modules.base import TOKEN_EMBEDDINGS, Features, ModuleSpec, Size, added_later, embeddings_of
 from sentcli.model.stored_heads import head_weights
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sentcli.io.weights import StateDict
 
-OPERATORS = {"Identity": None, "Tanh": "Tanh", "ReLU": "Relu", "Sigmoid": "Sigmoid", "GELU": "Gelu"}
+ONNX_OPERATORS = {"Identity": None, "Tanh": "Tanh", "ReLU": "Relu", "Sigmoid": "Sigmoid", "GELU": "Gelu"}
 """The ONNX operator of each activation, by the name of its torch module. With any other, the encoder is traced."""
 
 
@@ -43,7 +43,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
     @property
     def has_onnx(self) -> bool:
         """Whether ONNX has an operator for the activation."""
-        return self._activation_name in OPERATORS
+        return self._activation_name in ONNX_OPERATORS
 
     @property
     def _activation_name(self) -> str:
@@ -82,7 +82,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         output = graph.op("MatMul", value, graph.weight(f"{name}.weight", parts.linear.weight.T))
         if self.bias:
             output = graph.op("Add", output, graph.weight(f"{name}.bias", parts.linear.bias))
-        operator = OPERATORS[self._activation_name]
+        operator = ONNX_OPERATORS[self._activation_name]
         if operator is not None:
             output = graph.op(operator, output)
         if not self.residual:
@@ -99,7 +99,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
             out_features=config["out_features"],
             bias=config.get("bias", True),
             activation=config.get("activation_function", "torch.nn.modules.activation.Tanh"),
-            on_tokens=place_of(config, folder) == TOKENS,
+            on_tokens=embeddings_of(config, folder) == TOKEN_EMBEDDINGS,
             residual=bool(config.get("use_residual")),
             folder=folder,
         )
@@ -123,7 +123,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
             "activation_function": self.activation,
         }
         if self.on_tokens:
-            settings["module_input_name"] = TOKENS
+            settings["module_input_name"] = TOKEN_EMBEDDINGS
         if self.residual:
             settings["use_residual"] = True
         return settings

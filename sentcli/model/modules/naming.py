@@ -12,7 +12,7 @@ from sentcli.model.modules.pooling import PoolingSpec
 from sentcli.model.modules.word_weights import WordWeightsSpec
 
 
-def pooling_of(modules: Sequence[ModuleSpec]) -> str:
+def pooling_name(modules: Sequence[ModuleSpec]) -> str:
     """Return the value of ``--pooling`` for some modules, or a description of a combination that has no name.
 
     Args:

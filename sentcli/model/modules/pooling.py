@@ -11,7 +11,7 @@ from annotated_types import MinLen
 from sentcli.errors import InputError
 from sentcli.io.forms import write_json
 from sentcli.io.typed import among
-from sentcli.model.modules.base import TOKENS, Features, ModuleSpec, Size, added_later, place_of
+from sentcli.model.modules.base import TOKEN_EMBEDDINGS, Features, ModuleSpec, Size, added_later, embeddings_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,12 +129,15 @@ class NormalizeSpec(ModuleSpec, name="Normalize", in_sentence_transformers=True)
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> NormalizeSpec:
         """Read the settings by the names that sentence-transformers gives them."""
-        return cls(on_tokens=place_of(config, folder) == TOKENS)
+        return cls(on_tokens=embeddings_of(config, folder) == TOKEN_EMBEDDINGS)
 
     def write(self, folder: Path, width: int, parts: Any) -> None:
         """Write a placeholder file, because git and hubs drop empty folders, or the settings of later releases."""
         if self.on_tokens:
-            write_json(folder / self.config_file, {"module_input_name": TOKENS, "module_output_name": TOKENS})
+            write_json(
+                folder / self.config_file,
+                {"module_input_name": TOKEN_EMBEDDINGS, "module_output_name": TOKEN_EMBEDDINGS},
+            )
         else:
             (folder / ".keep").touch()
 
