@@ -26,7 +26,7 @@ from sentcli.stores.lance.store import Lance
 from sentcli.stores.milvus import client as milvus_client
 from sentcli.stores.milvus import collection as milvus
 from sentcli.stores.milvus.rows import filter_of
-from sentcli.stores.record import Record, fields_of
+from sentcli.stores.record import CollectionRecord, fields_of
 from sentcli.stores.row_places import Places, hashes_of
 
 QUERIES, K, RUNS, CENTRES = 20, 10, 5, 1000
@@ -69,7 +69,7 @@ def main() -> None:
         against_lance(vectors, queries, numbers)
         return
     table = pa.table({"number": numbers})
-    search, exact = searcher.build(options.kind, vectors), searcher.build("flat", vectors)
+    search, exact = searcher.searcher_over(options.kind, vectors), searcher.searcher_over("flat", vectors)
     whole = timed(lambda: search.search(queries, K))
     print(f"{options.kind}, {options.rows:,} x {options.dimension}: all rows {1000 * whole / QUERIES:.2f} ms a query")
     for share in (0.01, 0.1, 0.9):
@@ -87,9 +87,9 @@ def against_milvus(vectors, queries, numbers):
     rows = len(vectors)
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "v.npy", vectors)
-        ours = searcher.build("flat", np.load(Path(folder) / "v.npy", mmap_mode="r"))
+        ours = searcher.searcher_over("flat", np.load(Path(folder) / "v.npy", mmap_mode="r"))
         address = f"milvus:{folder}/rows.db"
-        record = Record(
+        record = CollectionRecord(
             settings={"model": "random"}, dimension=vectors.shape[1], similarity="cosine",
             columns=fields_of({"number": "int"}),
         )  # fmt: skip
@@ -119,8 +119,8 @@ def against_lance(vectors, queries, numbers):
     rows = len(vectors)
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "v.npy", vectors)
-        ours = searcher.build("flat", np.load(Path(folder) / "v.npy", mmap_mode="r"))
-        record = Record(
+        ours = searcher.searcher_over("flat", np.load(Path(folder) / "v.npy", mmap_mode="r"))
+        record = CollectionRecord(
             settings={"model": "random"}, dimension=vectors.shape[1], similarity="cosine",
             columns=fields_of({"number": "int"}),
         )  # fmt: skip

@@ -39,7 +39,7 @@ from sentcli.io.pages import (
 from sentcli.model.cutting import SENTENCE_END, Cutter, Span, _Headers, _Places, _RowBlocks
 from sentcli.model.passages import BETWEEN_HEADINGS, Context, context_of
 from sentcli.search.options import SearchOptions
-from sentcli.search.searcher import build
+from sentcli.search.searcher import searcher_over
 
 Floats = npt.NDArray[np.float64]
 LEAST_WORDS = 8
@@ -195,7 +195,9 @@ def found_by(way: str, pages: dict[str, str], asked: list[Asked], model: Evaluat
             owners.append(page)
     queries = [one.query for one in asked]
     vectors = model.encode(texts, prompt=document_prompt).vectors_of(texts)
-    hits = build("flat", vectors).search(model.encode(queries, prompt=query_prompt).vectors_of(queries), len(texts))
+    hits = searcher_over("flat", vectors).search(
+        model.encode(queries, prompt=query_prompt).vectors_of(queries), len(texts)
+    )
     of_pages, of_places = [], []
     for one, positions in zip(asked, hits.positions.tolist(), strict=True):
         ranked = list(dict.fromkeys(owners[row] for row in positions))  # each page where its best passage stands

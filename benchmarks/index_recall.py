@@ -25,7 +25,7 @@ MEMORY = """
 import sys, time
 import numpy as np
 from pathlib import Path
-from sentcli.search.corpus import search
+from sentcli.search.corpus import search_rows
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.stored_vectors import SearchRequest
 from sentcli.search.vector_directory import VectorDirectory
@@ -40,7 +40,7 @@ searcher, _ = stored.open_index(SearchRequest(kind))
 queries = np.load(folder / "vectors-00000.npy", mmap_mode="r")[:100]
 began = time.perf_counter()
 corpus = LocalCorpus(str(folder), stored.rows, stored, searcher=searcher)
-hits = search(corpus, "dense", [""] * 100, queries, 10)
+hits = search_rows(corpus, "dense", [""] * 100, queries, 10)
 seconds = time.perf_counter() - began
 itself = sum(row[0].row.id == f"d{i}" for i, row in enumerate(hits))
 assert itself >= 90, f"{itself} of 100 rows find themselves"

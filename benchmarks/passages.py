@@ -26,7 +26,7 @@ from sentcli.evaluation.retrieval_metrics import relevant_documents
 from sentcli.evaluation.retrieval_tasks import score_run
 from sentcli.evaluation.significance import compare_two
 from sentcli.search.options import SearchOptions
-from sentcli.search.searcher import build
+from sentcli.search.searcher import searcher_over
 from sentcli.testset.queries import structural_queries
 from sentcli.testset.reading import read_documents as read_corpus
 
@@ -94,7 +94,7 @@ def measured(name: str, kind: str, data: RetrievalSet, model: EvaluatedModel) ->
         began = time.perf_counter()
         read = encode_documents(model, data, reading, document_prompt, lambda added: None)
         seconds = time.perf_counter() - began
-        hits = read.nearest(build("flat", read.vectors), asked, min(TOP_K, len(data.ids)))
+        hits = read.nearest(searcher_over("flat", read.vectors), asked, min(TOP_K, len(data.ids)))
         run = {}
         for query, positions, scores in zip(data.queries, hits.positions, hits.scores.tolist(), strict=True):
             run[query] = {data.ids[row]: score for row, score in zip(positions, scores, strict=True) if row >= 0}

@@ -3,8 +3,8 @@
 A name counts where a module defines it at its top: a class, a function, a constant or an alias of a type, without an
 underscore in front. What is imported is defined elsewhere, and type variables mean nothing outside of a signature.
 
-`PLUGINS` holds the names that all plug-ins of a kind have, since the same is meant by them. `TO_MERGE` holds those that
-are to be merged or renamed. A name that is repeated no longer has to leave the lists.
+`PLUGINS` holds the names that all plug-ins of a kind have, since the same is meant by them. A name that is repeated no
+longer has to leave it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,13 @@ class Plugin(NamedTuple):
 
 
 PLUGINS = {
+    "BEFORE": Plugin(DATABASES, "what tells a collection as it was before it was replaced from the present one"),
     "INDEX_TYPES": Plugin(DATABASES, "what a database calls the types of indexes"),
     "METHOD": Plugin(("sentcli.methods.papers.*",), "the method that a file defines"),
+    "NEXT": Plugin(DATABASES, "the end of the name of what will replace a collection"),
     "RECORD_KEY": Plugin(DATABASES, "where a database keeps the record of a collection"),
+    "SCHEME": Plugin(DATABASES, "what stands in front of the addresses of a database"),
+    "TABLE": Plugin(DATABASES, "the table of a database that is meant if no other is named"),
     "answering": Plugin(DATABASES, "turns the errors of a database into messages"),
     "connect": Plugin(DATABASES, "opens a database"),
     "filter_of": Plugin(DATABASES, "a condition in the language of a database"),
@@ -44,37 +48,6 @@ PLUGINS = {
     "sections": Plugin(("sentcli.analysis.*.sections",), "the sections of the page of a kind of analysis"),
     "with_ids": Plugin(DATABASES, "a filter for some ids in the language of a database"),
 }
-TO_MERGE = {
-    "ADVICE": "what messages of a migration, of probabilities and of LanceDB advise",
-    "BEFORE": "the tag and the ends of names of a collection before it was replaced",
-    "FILES": "the files of bulk, which only it uses, and the formats of files of vectors",
-    "INDEXES": "the folder of indexes, and a query of PostgreSQL for them",
-    "KINDS": "the kinds of indexes, and the types of columns in PostgreSQL",
-    "METHODS": "the methods of training, and pgvector's names of indexes",
-    "MOST_ROWS": "a bound of the rows of a product, and of those of a request to Milvus",
-    "NEXT": "the ends of the names of what will replace a collection",
-    "OLD": "kernels of the BLAS, and the end of the name of a collection",
-    "REQUEST_HITS": "the same number for LanceDB and PostgreSQL",
-    "REQUEST_QUERIES": "the same number for LanceDB and PostgreSQL",
-    "REQUEST_ROWS": "the rows of a request to LanceDB and to Milvus",
-    "ROWS_AT_A_TIME": "rows that are hashed, read or asked for together",
-    "Record": "the JSON object of a command, and what a collection says about itself",
-    "SCANNED": "an index that is scanned, and how many times the hits a scan proposes",
-    "SCHEME": "the pattern of a scheme, and those of LanceDB and Milvus",
-    "SECONDS": "the same number for Milvus and PostgreSQL",
-    "SETTINGS": "the settings of indexes in faiss, and in PostgreSQL",
-    "TABLE": "the same name for LanceDB and PostgreSQL",
-    "build": "builds an index in a directory, and a search in memory",
-    "counting": "counts the changes of an update, and shows a bar",
-    "fitted": "queries made as small as a collection, and rows with its columns",
-    "protocol": "the choices of BM25, and of a fusion",
-    "read_rows": "the rows of a collection's input, and those of files of documents",
-    "reading": "turns the errors of Parquet and of LanceDB into messages",
-    "row_hashes": "a number of each row of an update of a directory, and of a collection",
-    "rows_so_far": "the rows of an unfinished directory, and of an unfinished index",
-    "search": "searches a corpus, and blocks of vectors",
-    "verify": "the verb for data sets, and the check of what encode, index and export wrote",
-}
 
 
 def main() -> None:
@@ -82,7 +55,7 @@ def main() -> None:
     found = repeated(definitions(ROOT))
     for name, modules in found.items():
         print(f"{name} ({reason_of(name)}): {', '.join(modules)}")
-    problems = list(unexcused(found, PLUGINS, TO_MERGE))
+    problems = list(unexcused(found, PLUGINS))
     for problem in problems:
         print(problem)
     sys.exit(1 if problems else 0)
@@ -143,24 +116,18 @@ def reason_of(name: str) -> str:
     """Return why a name may be repeated."""
     if name in PLUGINS:
         return PLUGINS[name].reason
-    if name in TO_MERGE:
-        return f"to be merged: {TO_MERGE[name]}"
     return "no reason"
 
 
-def unexcused(
-    found: Mapping[str, list[str]], plugins: Mapping[str, Plugin], to_merge: Mapping[str, str]
-) -> Iterator[str]:
+def unexcused(found: Mapping[str, list[str]], plugins: Mapping[str, Plugin]) -> Iterator[str]:
     """Yield a line for each name that may not be repeated, and for each that is excused and not repeated."""
     for name, modules in found.items():
-        if name in to_merge:
-            continue
         patterns = plugins[name].modules if name in plugins else ()
         others = [module for module in modules if not any(fnmatchcase(module, pattern) for pattern in patterns)]
         if others:
             yield f"{name}: defined in {' and '.join(modules)}; let the name say which one it is, or make it private"
-    for name in sorted({*plugins, *to_merge} - set(found)):
-        yield f"{name}: repeated no longer; take it out of the lists in tests/names.py"
+    for name in sorted(set(plugins) - set(found)):
+        yield f"{name}: repeated no longer; take it out of the list in tests/names.py"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def run(setting: Setting, sheet: Sheet) -> None:
 def exact_search(setting: Setting, sheet: Sheet, vectors: np.ndarray, queries: np.ndarray) -> None:
     """Add one query, a thousand, and all of them, for several k, beside faiss and torch."""
     began = time.perf_counter()
-    ours = searcher.build("flat", vectors, device=setting.device)
+    ours = searcher.searcher_over("flat", vectors, device=setting.device)
     ours.search(queries[:1], 10)
     opened = time.perf_counter() - began
     sheet.add(f"exact search of {len(vectors):,} rows, opened, with the first query", f"{opened:.2f} s")
@@ -60,11 +60,11 @@ def exact_search(setting: Setting, sheet: Sheet, vectors: np.ndarray, queries: n
 def scan(setting: Setting, sheet: Sheet, vectors: np.ndarray, queries: np.ndarray) -> None:
     """Add exact search whose rows are scanned in bf16 first."""
     try:
-        ours = searcher.build("flat-bf16", vectors, device=setting.device)
+        ours = searcher.searcher_over("flat-bf16", vectors, device=setting.device)
     except SentcliError as error:
         sheet.lacks("exact search by a scan in bf16", error)
         return
-    expected = searcher.build("flat", vectors, device=setting.device).search(queries, KS[0]).positions
+    expected = searcher.searcher_over("flat", vectors, device=setting.device).search(queries, KS[0]).positions
     free_memory()
     for k in KS:
         times = in_turn({"scan": (lambda k=k: ours.search(queries, k), len(queries))}, setting.runs)
@@ -121,13 +121,13 @@ def inverted_file(setting: Setting, sheet: Sheet, vectors: np.ndarray, queries: 
     """Add the building and the search of an inverted file."""
     try:
         began = time.perf_counter()
-        ours = searcher.build("ivf", vectors, device=setting.device)
+        ours = searcher.searcher_over("ivf", vectors, device=setting.device)
         built = time.perf_counter() - began
     except (ImportError, SentcliError) as error:
         sheet.lacks(f"IVF of {len(vectors):,} rows", error)
         return
     times = in_turn({"ivf": (lambda: ours.search(queries, 10), len(queries))}, setting.runs)
-    exact = searcher.build("flat", vectors, device=setting.device).search(queries, 10).positions
+    exact = searcher.searcher_over("flat", vectors, device=setting.device).search(queries, 10).positions
     same = f"recall {shared(ours.search(queries, 10).positions, exact):.4f}"
     sheet.add(f"IVF of {len(vectors):,} rows, built", f"{built:.1f} s")
     sheet.add(f"IVF of {len(vectors):,} rows, k 10", speed(times["ivf"], "queries"), same)

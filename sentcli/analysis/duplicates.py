@@ -132,10 +132,10 @@ def _write_rows_left(rows: Rows, pairs: SimilarPairs, file: str) -> int:
     import numpy as np
 
     from sentcli.search.pairs import rows_left
-    from sentcli.search.rows import write_rows
+    from sentcli.search.rows import write_chosen
 
     left = np.flatnonzero(rows_left(pairs, len(rows))).tolist()
-    write_rows(rows, left, Path(file))
+    write_chosen(rows, left, Path(file))
     console.note(f"{len(left):,} of {len(rows):,} rows are left -> {file}")
     return len(left)
 
@@ -165,8 +165,8 @@ def _rows_and_searcher(
     """Return the rows, and the search over their vectors; those of a file of texts are made now, by the model."""
     import numpy as np
 
-    from sentcli.search.rows import read_rows
-    from sentcli.search.searcher import build
+    from sentcli.search.rows import read_documents_of
+    from sentcli.search.searcher import searcher_over
     from sentcli.search.stored_vectors import SearchRequest
 
     own = model is None or model.has_made(corpus)
@@ -174,10 +174,10 @@ def _rows_and_searcher(
         searcher, _ = stored.open_index(SearchRequest(index, "cosine", device=device))
         return stored.rows, searcher
     assert model is not None
-    rows = read_rows([corpus], options) if stored is None else stored.rows
+    rows = read_documents_of([corpus], options) if stored is None else stored.rows
     texts = list(rows.texts())
     vectors = np.asarray(vectors_of(model, texts).vectors_of(texts))
-    return rows, build(index or "flat", vectors, device=device)
+    return rows, searcher_over(index or "flat", vectors, device=device)
 
 
 def equal_text_table(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:

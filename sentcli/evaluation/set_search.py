@@ -51,8 +51,8 @@ def search_protocol(
         if not search.exact and mode == "dense" and depth > top_k:
             choices["depth"] = depth  # an index that is asked for more hits may find others
     if mode != "dense":
-        choices["bm25"] = bm25.protocol(language=search.language or bm25.LANGUAGE)
-    return {**choices, **fusion.protocol(mode, top_k, search.weight), "top_k": top_k}
+        choices["bm25"] = bm25.words_protocol(language=search.language or bm25.LANGUAGE)
+    return {**choices, **fusion.fusion_protocol(mode, top_k, search.weight), "top_k": top_k}
 
 
 @dataclass(frozen=True)

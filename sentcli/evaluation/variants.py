@@ -68,7 +68,7 @@ class EncodedSet:
         origin = Provenance(output_dtype=compression.output_type, truncate_dim=compression.truncate_dim)
         blocks = Blocks([vectors], signs=origin.signs(vectors.shape[1]))
         started = time.perf_counter()
-        search = searcher.build(storage.index, blocks)
+        search = searcher.searcher_over(storage.index, blocks)
         seconds = 0.0
         if search.parts:
             seconds = time.perf_counter() - started

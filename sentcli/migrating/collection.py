@@ -16,7 +16,7 @@ from sentcli.search.provenance import Provenance
 from sentcli.stores.collection_rows import CollectionRows
 from sentcli.stores.inputs import Inputs
 from sentcli.stores.opening import open_corpus
-from sentcli.stores.record import Record, fields_of
+from sentcli.stores.record import CollectionRecord, fields_of
 from sentcli.stores.store import CollectionCorpus, Database
 from sentcli.stores.table_rows import TableRows
 from sentcli.stores.updating import CollectionUpdating, database_of
@@ -58,7 +58,7 @@ class CollectionMove(Move):
     """A collection of a database; see `Move`."""
 
     database: DatabaseOptions
-    record: Record
+    record: CollectionRecord
     version: int | None
     """The version of the collection that is read; None if its database has none."""
 
@@ -117,7 +117,7 @@ class CollectionMove(Move):
         """Write the collection anew beside, and let it take the place of the old one; see `Move.run`."""
         self._require_as_read()
         columns = {name: kind for name, (_, kind) in self.record.columns.items()}
-        record = Record(
+        record = CollectionRecord(
             settings=self.vectors.facts.recorded(),
             dimension=self.vectors.dimension,
             similarity=self.new_similarity,

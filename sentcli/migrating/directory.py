@@ -42,7 +42,7 @@ from sentcli.stores.options import WriteSettings
 from sentcli.stores.row_vectors import EncodedVectors
 from sentcli.stores.writing import EncodeSummary, write_rows
 
-ADVICE = "make room, then the same command goes on"
+_ADVICE = "make room, then the same command goes on"
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class DirectoryMove(Move):
         """Encode and index the rows beside, and exchange the directories; see `Move.run`."""
         indexes = self.indexes
         goes_on = console.resumable(self.title, how="goes on after the shards that are whole", is_whole=lambda: True)
-        with room_explained(self.title, ADVICE), goes_on:
+        with room_explained(self.title, _ADVICE), goes_on:
             with console.encoding(f"encoding with {self.target.model}", self.row_count) as bar:
                 summary = _write_again(self.stored, self.vectors, bar)
             self.vectors.warn_of_cut(summary.counts)

@@ -12,7 +12,7 @@ from sentcli.mining.copies import MiningCorpus
 from sentcli.mining.options import MiningOptions
 from sentcli.model.spec import Similarity
 from sentcli.search import fusion
-from sentcli.search.searcher import Searcher, build
+from sentcli.search.searcher import Searcher, searcher_over
 
 
 def check_ranks(corpus: MiningCorpus, options: MiningOptions) -> None:
@@ -54,7 +54,7 @@ class CandidateSearch:
             rows = corpus.rows
             if len(rows) < len(vectors):
                 vectors = vectors[rows]
-            self.searcher = build("flat", vectors, similarity, device)
+            self.searcher = searcher_over("flat", vectors, similarity, device)
 
     def find(self, texts: Sequence[str], vectors: Vectors, most_known: int) -> Int64Array:
         """Return the documents that are found for each query, best first ``[queries, k]``; -1 stands for none.

@@ -19,7 +19,7 @@ from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.table_layout import infer_layout
 from sentcli.mining.mined import MiningQueries
-from sentcli.search.rows import read_rows
+from sentcli.search.rows import read_documents_of
 
 TAKEN = ("pairs", "triplets", "binary")
 """The kinds of tables that have positives; of 0/1 pairs these are the pairs with 1."""
@@ -221,7 +221,7 @@ def _corpus(name: str, fields: CorpusFields) -> Iterator[tuple[str, str]]:
             yield key, document_text(record)
         return
     title = fields.title
-    documents = read_rows([name], ReadOptions(fields.text, fields.id))
+    documents = read_documents_of([name], ReadOptions(fields.text, fields.id))
     if title is not None and title not in documents.column_types:
         others = ", ".join(documents.column_types) or "no other columns"
         raise InputError(f"{name}: no column {title!r} for --title-field; it has {others}")

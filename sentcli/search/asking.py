@@ -10,8 +10,7 @@ from sentcli.arrays import Vectors
 from sentcli.errors import InputError
 from sentcli.search import fusion
 from sentcli.search.calibration import Calibration, Least
-from sentcli.search.corpus import Corpus, Hit, has_passages, search_documents
-from sentcli.search.corpus import search as search_rows
+from sentcli.search.corpus import Corpus, Hit, has_passages, search_documents, search_rows
 from sentcli.search.options import SearchMode, SearchOptions
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class CorpusSearch:
         if self.per_document is not None:
             protocol["per_document"] = self.per_document
         for mode in options.modes:
-            protocol |= fusion.protocol(mode, self.top_k, options.weight)
+            protocol |= fusion.fusion_protocol(mode, self.top_k, options.weight)
         if self.reranker is not None:
             protocol |= self.reranker.protocol
         if self.calibration is not None:

@@ -218,7 +218,7 @@ class BM25:
 
     def protocol(self) -> dict[str, Any]:
         """Return every choice that changes a score."""
-        return protocol(self.k1, self.b, self.language, self.analyzer)
+        return words_protocol(self.k1, self.b, self.language, self.analyzer)
 
 
 def cut(texts: Iterable[str], language: str) -> DocumentWords:
@@ -248,7 +248,9 @@ def _word_counts(index: Any, path: Path) -> WordCounts | None:
     return WordCounts(scores["num_docs"], words, scores["indptr"], scores["indices"], counts)
 
 
-def protocol(k1: float = K1, b: float = B, language: str = LANGUAGE, analyzer: Analyzer = FOLDED) -> dict[str, Any]:
+def words_protocol(
+    k1: float = K1, b: float = B, language: str = LANGUAGE, analyzer: Analyzer = FOLDED
+) -> dict[str, Any]:
     """Return every choice that changes a score."""
     return {
         "method": "lucene",

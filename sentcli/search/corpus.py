@@ -147,7 +147,7 @@ def search_documents(
     Passages are asked for until each query has `k`, or the corpus has no more.
 
     Args:
-        corpus: passages; the other arguments are those of `search`.
+        corpus: passages; the other arguments are those of `search_rows`.
         mode: how they are searched.
         queries: the texts of the queries.
         vectors: the vectors of the queries.
@@ -161,7 +161,7 @@ def search_documents(
         asked = min(asked * 4, max(most, k))
         kept = []
         least = k
-        for hits in search(corpus, mode, queries, vectors, asked, dense_weight):
+        for hits in search_rows(corpus, mode, queries, vectors, asked, dense_weight):
             of_query = _of_documents(hits, per_document)[:k]
             least = min(least, len(of_query))
             kept.append(of_query)
@@ -181,7 +181,7 @@ def _of_documents(hits: Sequence[Hit], most: int) -> list[Hit]:
     return kept
 
 
-def search(
+def search_rows(
     corpus: Corpus, mode: SearchMode, queries: Sequence[str], vectors: Vectors | None, k: int, dense_weight: float = 0.5
 ) -> list[list[Hit]]:
     """Return the best hits of each query, at most `k`.

@@ -56,7 +56,7 @@ class EncodedTexts:
         if options.exact:
             return OpenedVectors(streamed, query, document)
         vectors = np.concatenate(list(streamed.blocks()))
-        searcher = searching.build(str(options.index), vectors, similarity, device)
+        searcher = searching.searcher_over(str(options.index), vectors, similarity, device)
         return OpenedVectors(searcher, query, document)
 
     def _encoded(self, rows: RowsInMemory, options: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher:
@@ -82,4 +82,4 @@ class EncodedTexts:
         texts = list(compress(rows.texts(), encoded))
         vectors[encoded] = self.encode(encoder, prompt, texts)
         similarity = options.similarity_of(encoder.spec)
-        return searching.build(options.index or "flat", vectors, similarity, encoder.backend.device)
+        return searching.searcher_over(options.index or "flat", vectors, similarity, encoder.backend.device)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NUMBERS_AT_A_TIME = 2**24
 """How many numbers are read at a time to compare single rows: 64 MiB."""
-ROWS_AT_A_TIME = 1024
+_ROWS_AT_A_TIME = 1024
 """How many single rows are read at a time; a system may map 64 KiB around each of them."""
 BLOCK = 131_072
 """How many rows are copied at a time: to unit length or to float32."""
@@ -216,8 +216,8 @@ class Blocks(VectorSource):
             pages: Any = array.base
             first = self.ends[number] - len(array)
             in_array = order[numbers[order] == number]
-            for start in range(0, len(in_array), ROWS_AT_A_TIME):
-                part = in_array[start : start + ROWS_AT_A_TIME]
+            for start in range(0, len(in_array), _ROWS_AT_A_TIME):
+                part = in_array[start : start + _ROWS_AT_A_TIME]
                 rows = array[positions[part] - first]
                 vectors[part] = self._numbers(rows)
                 if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):

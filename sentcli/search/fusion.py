@@ -119,7 +119,7 @@ def fuse(mode: SearchMode, dense: Neighbours, by_words: Neighbours, k: int, dens
     return weighted(parts, [dense_weight, 1 - dense_weight], k)
 
 
-def protocol(mode: SearchMode, k: int, dense_weight: float) -> dict[str, Any]:
+def fusion_protocol(mode: SearchMode, k: int, dense_weight: float) -> dict[str, Any]:
     """Return the choices that change the scores of a fusion, for protocols; nothing for ``dense`` and ``bm25``."""
     if mode == "rrf":
         return {"rank_constant": CONSTANT, "fused": max(k, FUSED)}

@@ -138,7 +138,7 @@ def rebuild_due(manifest: IndexManifest, target: float) -> list[str]:
     return reasons
 
 
-def rows_so_far(store: VectorDirectory, request: IndexRequest) -> dict[str, int]:
+def indexed_so_far(store: VectorDirectory, request: IndexRequest) -> dict[str, int]:
     """Return how many rows the whole files of an unfinished index have and will have; nothing if there are none."""
     rows = len(store.blocks)
     place, work = _places(store, ann.recipe(request.kind, rows, store.dimension))

@@ -28,7 +28,7 @@ from sentcli.search.neighbours import Neighbours
 SEARCH_BYTES = 6 * DEVICE_SIMILARITIES + 4 * COPIED
 """The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
 than twice as much is free, rows may take half of it."""
-SCANNED = 2
+SCANNED_FOR_A_HIT = 2
 MORE_SCANNED = 64
 """How many rows of a scan are compared in float32 for each hit, and how many more. Of a million random rows of 384
 dimensions the similarities at k = 10 and at rank 84 differ by several times the bound on the error."""
@@ -155,7 +155,7 @@ class DeviceRows:
         are_bounded = np.isfinite([self.longest, self.lost]).all() and np.isfinite(asked).all()
         if self.rounded is None or not are_bounded:
             return self._in_full(asked, k, mask)
-        width = min(SCANNED * k + MORE_SCANNED, allowed)
+        width = min(SCANNED_FOR_A_HIT * k + MORE_SCANNED, allowed)
         with self._errors(4 * DEVICE_SIMILARITIES):
             hits, is_sure = self._by_scan(asked, k, width, mask)
             if width == allowed:

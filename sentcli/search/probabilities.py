@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.corpus import Corpus
 
-ADVICE = "sentcli evaluate PAIRS|SET -m MODEL --threshold 0.9 --keep-threshold DIR learns and keeps it"
+_ADVICE = "sentcli evaluate PAIRS|SET -m MODEL --threshold 0.9 --keep-threshold DIR learns and keeps it"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def probabilities_of(corpus: Corpus, search: SearchFacts, least: Least | None) -
         reasons.append(f"{folder / CALIBRATION} does not hold here: {lack}")
     if least is not None and least.is_probability:
         why = "; ".join(reasons) or f"no probability is kept beside {corpus.title} or {search.encoder.model}"
-        raise InputError(f"--least {least.value:g}p: {why}. {ADVICE}")
+        raise InputError(f"--least {least.value:g}p: {why}. {_ADVICE}")
     for reason in reasons:
         console.note(f"{reason}; hits are shown without probabilities")
     return None

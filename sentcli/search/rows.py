@@ -123,7 +123,7 @@ class RowsOnDisk:
         """The file of each row group, and the number of the group in that file."""
         sizes = []
         for path, count in zip(paths, counts, strict=True):
-            with reading(path):
+            with parquet_errors(path):
                 metadata = _parquet().read_metadata(path)
                 check_rows(path, metadata)
             if metadata.num_rows != count:
@@ -148,7 +148,7 @@ class RowsOnDisk:
         for group in np.unique(groups):
             in_group = np.flatnonzero(groups == group)
             path, number = self._groups[group]
-            with reading(path):
+            with parquet_errors(path):
                 file = _parquet().ParquetFile(path)
                 columns = [name for name in file.schema_arrow.names if name != EMBEDDING]
                 table = file.read_row_group(number, columns=columns)
@@ -185,7 +185,7 @@ class RowsOnDisk:
         """The Arrow types of all columns by name, without the vectors; of no rows none is known but id and text."""
         if not self.paths:
             return RowsInMemory([]).schema
-        with reading(self.paths[0]):
+        with parquet_errors(self.paths[0]):
             schema = _parquet().read_schema(self.paths[0])
         return {field.name: field.type for field in schema if field.name != EMBEDDING}
 
@@ -198,17 +198,17 @@ class RowsOnDisk:
         import pyarrow as pa
 
         for path in self.paths:
-            with reading(path):
+            with parquet_errors(path):
                 for batch in _parquet().ParquetFile(path).iter_batches(columns=list(names)):
                     yield pa.Table.from_batches([batch])
 
 
 ROW_SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
-"""The suffixes of files that `write_rows` writes."""
+"""The suffixes of files that `write_chosen` writes."""
 
 
 def check_written(file: str, *, overwrite: bool) -> None:
-    """Refuse a file that `write_rows` cannot write.
+    """Refuse a file that `write_chosen` cannot write.
 
     Raises:
         InputError: for another suffix, or if the file exists and `overwrite` is not set.
@@ -218,7 +218,7 @@ def check_written(file: str, *, overwrite: bool) -> None:
     check_output(Path(file), overwrite=overwrite)
 
 
-def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
+def write_chosen(rows: Rows, positions: Sequence[int], path: Path) -> None:
     """Write rows with their ids and columns; plain text holds the texts alone, each on a line.
 
     Args:
@@ -316,7 +316,7 @@ def _parquet() -> Any:
 
 
 @contextmanager
-def reading(file: Path | Place, advice: str | None = None) -> Iterator[None]:
+def parquet_errors(file: Path | Place, advice: str | None = None) -> Iterator[None]:
     """Turn errors of Parquet inside the block into one message that names the file and gives advice.
 
     Without `advice`, the file is one of a directory of shards.
@@ -329,7 +329,7 @@ def reading(file: Path | Place, advice: str | None = None) -> Iterator[None]:
         yield
 
 
-def read_rows(names: Sequence[str], options: ReadOptions, *, without: str | None = None) -> RowsInMemory:
+def read_documents_of(names: Sequence[str], options: ReadOptions, *, without: str | None = None) -> RowsInMemory:
     """Read files of documents as one, with all their columns but vectors.
 
     Args:

@@ -315,7 +315,9 @@ def scanned(blocks: Blocks, similarity: Similarity, device: str) -> Searcher:
     return Searcher([], EXACT, blocks, similarity, device, scan=True)
 
 
-def build(kind: str, vectors: AnyArray | Blocks, similarity: Similarity = "cosine", device: str = "cpu") -> Searcher:
+def searcher_over(
+    kind: str, vectors: AnyArray | Blocks, similarity: Similarity = "cosine", device: str = "cpu"
+) -> Searcher:
     """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:

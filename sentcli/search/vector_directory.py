@@ -187,7 +187,7 @@ class VectorDirectory(StoredVectors):
         elif similarity is None:
             similarity = request.own_similarity
         self.origin.check_similarity(similarity)
-        searcher = searching.build(kind, self.blocks, similarity, request.device)
+        searcher = searching.searcher_over(kind, self.blocks, similarity, request.device)
         if len(prompts) != 1:
             return searcher, None
         return searcher, prompts.pop()

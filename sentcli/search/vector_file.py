@@ -26,8 +26,8 @@ from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vecto
 from sentcli.io.writers import FILES
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.provenance import Provenance
-from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
-from sentcli.search.searcher import Searcher, build
+from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_documents_of
+from sentcli.search.searcher import Searcher, searcher_over
 from sentcli.search.stored_vectors import SearchRequest, StoredVectors
 from sentcli.search.vector_directory import VectorDirectory
 
@@ -122,13 +122,13 @@ class VectorFile(StoredVectors):
             return _rows_beside(self)
         if self.origin.known:
             return RowsOnDisk([path], [len(self.blocks)])
-        return read_rows([place.name], self.options, without=self.column)
+        return read_documents_of([place.name], self.options, without=self.column)
 
     def open_index(self, request: SearchRequest) -> tuple[Searcher, str | None]:
         """Search the vectors exactly, or build an index over them in memory; see `StoredVectors.open_index`."""
         similarity = request.similarity or request.own_similarity
         self.origin.check_similarity(similarity)
-        return build(request.index or "flat", self.blocks, similarity, request.device), None
+        return searcher_over(request.index or "flat", self.blocks, similarity, request.device), None
 
     @property
     def vector_columns(self) -> tuple[str, ...]:
@@ -318,7 +318,7 @@ def _rows_beside(vectors: VectorFile) -> RowsInMemory:
             )
     if origin.known:
         options = ReadOptions(origin.text_field, origin.id_field, origin.on_null)
-    rows = read_rows(names, options)
+    rows = read_documents_of(names, options)
     count = len(vectors.blocks)
     if len(rows) != count:
         raise InputError(f"{vectors.place} has {count:,} vectors, {files} has {len(rows):,} texts: not the same texts")

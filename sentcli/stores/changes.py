@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sentcli.arrays import BoolArray
     from sentcli.stores.row_vectors import RowVectors
 
-SAMPLE_TEXTS = 64
+_SAMPLE_TEXTS = 64
 """The most texts by which the time of encoding is told before anything is written: as far apart as there are many."""
 
 
@@ -101,7 +101,7 @@ class ChangeCount:
                 continue
             if len(self._digests) % self._apart == 0:
                 self.sample.append(text)
-            if len(self.sample) == SAMPLE_TEXTS:
+            if len(self.sample) == _SAMPLE_TEXTS:
                 self.sample = self.sample[::2]
                 self._apart *= 2
             self._digests.add(digest)

@@ -20,7 +20,7 @@ from sentcli.search.neighbours import MORE_HITS, Neighbours, order_of_rows
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
-from sentcli.stores.record import Record
+from sentcli.stores.record import CollectionRecord
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -29,7 +29,9 @@ EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
 """The search parameter of each kind of index that is not exact."""
 
 
-def protocol_of(record: Record, origin: Provenance, search: SearchOptions, encoder: SentenceEncoder) -> dict[str, Any]:
+def protocol_of(
+    record: CollectionRecord, origin: Provenance, search: SearchOptions, encoder: SentenceEncoder
+) -> dict[str, Any]:
     """Return every choice of a search by vectors that moves a score, after comparing the encoder with the vectors.
 
     Args:
@@ -58,7 +60,7 @@ def protocol_of(record: Record, origin: Provenance, search: SearchOptions, encod
     }
 
 
-def fitted(queries: Vectors, origin: Provenance) -> Vectors:
+def fitted_queries(queries: Vectors, origin: Provenance) -> Vectors:
     """Return vectors of queries ``[queries, dim]`` made as small as those of the collection are."""
     if not origin.made_smaller():
         return queries
@@ -288,7 +290,7 @@ def refuse_options_of_files(name: str, options: CorpusOptions, names: Sequence[s
 class MeasuredCollection:
     """The index of a collection while its recall is measured: a `recall.IndexedSearch` that lacks `search`."""
 
-    record: Record
+    record: CollectionRecord
     """With the search parameters that are tried."""
 
     @property

@@ -16,7 +16,7 @@ from sentcli.model.passages import COLUMNS
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.stores.inputs import Inputs, read_rows
 from sentcli.stores.passages import Cutting, facts_of
-from sentcli.stores.record import NULL, Record, fields_of
+from sentcli.stores.record import NULL, CollectionRecord, fields_of
 from sentcli.stores.row_places import Places
 from sentcli.stores.row_vectors import EncodedVectors, EncodeSettings, GivenVectors, RowVectors
 from sentcli.stores.table_rows import TableRows
@@ -35,7 +35,7 @@ class CollectionRows:
     """The rows of a collection."""
 
     inputs: Inputs
-    record: Record
+    record: CollectionRecord
     vectors: RowVectors
     """What gives the rows their vectors."""
     given_vectors: bool = False
@@ -159,13 +159,13 @@ class CollectionInput:
         vectors = EncodedVectors(encoder, settings)
         return CollectionRows(inputs, self._record(vectors.facts, inputs, vectors), vectors)
 
-    def _record(self, facts: VectorFacts, inputs: Inputs, vectors: RowVectors) -> Record:
+    def _record(self, facts: VectorFacts, inputs: Inputs, vectors: RowVectors) -> CollectionRecord:
         """Return what the collection will say about itself."""
         kinds = {name: name_of(kind) for name, kind in inputs.survey.column_types.items()}
         given = [name for name in kinds if name not in COLUMNS]  # those of passages have types of their own
         cells = (block.columns for block in inputs.blocks())
         kinds |= dict.fromkeys(_without_values(given, cells), NULL)
-        return Record(
+        return CollectionRecord(
             settings=facts.recorded(),
             dimension=vectors.dimension,
             similarity=self.index.similarity or facts.compared_by,

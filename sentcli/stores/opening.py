@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BACKENDS = "sentcli.corpora"
 """The group of entry points of backends: the name of each is its scheme, its value an `OpenBackend`."""
-SCHEME = re.compile(r"([a-z][a-z0-9]+):(//|\\\\)?")
+ADDRESS = re.compile(r"([a-z][a-z0-9]+):(//|\\\\)?")
 """A scheme in front of a place, as in ``milvus:reviews.db``, and what follows it; ``C:`` is a drive."""
 
 
@@ -34,7 +34,7 @@ def backend_of(name: str) -> OpenBackend | None:
     Raises:
         InputError: if no installed backend has the scheme, and there is no file of that name.
     """
-    scheme = SCHEME.match(name)
+    scheme = ADDRESS.match(name)
     if scheme is None:
         return None
     for entry in entry_points(group=BACKENDS, name=scheme[1]):
@@ -69,7 +69,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
     """
     from sentcli.io.readers import ReadOptions
     from sentcli.search.local_corpus import LocalCorpus
-    from sentcli.search.rows import read_rows
+    from sentcli.search.rows import read_documents_of
     from sentcli.search.vector_file import open_stored
 
     name = str(options.corpus)
@@ -98,7 +98,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
         warn_truncated(encoder.spec.max_length, int((excess_tokens > 0).sum()), int(excess_tokens.sum()))
         return encoded.vectors_of(texts)
 
-    yield LocalCorpus(name, read_rows([name], read_options), encode=encode)
+    yield LocalCorpus(name, read_documents_of([name], read_options), encode=encode)
 
 
 def load_query_encoder(models: Sequence[str], corpus: Corpus, options: LoadOptions) -> SentenceEncoder:

@@ -65,7 +65,7 @@ def _check_type(kind: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class CollectionRecord:
     """What a collection says about itself."""
 
     settings: dict[str, Any]
@@ -86,7 +86,7 @@ class Record:
     format: Literal[1, 2] = 2
 
     @classmethod
-    def read(cls, text: str, collection: str) -> Record:
+    def read(cls, text: str, collection: str) -> CollectionRecord:
         """Read the JSON of a record.
 
         Raises:
@@ -95,7 +95,7 @@ class Record:
         try:
             decode(text)
             form: Any = cls
-            record: Record = adapter_of(form).validate_json(text, strict=True)
+            record: CollectionRecord = adapter_of(form).validate_json(text, strict=True)
             return record
         except ValueError as error:  # of pydantic, too
             raise DataError(collection, "its record is damaged; --overwrite makes the collection anew") from error
@@ -108,7 +108,7 @@ class Record:
             schema[name] = types()[kind][0]
         return schema
 
-    def differences(self, other: Record) -> list[str]:
+    def differences(self, other: CollectionRecord) -> list[str]:
         """Return what keeps rows of another record out of a collection of this one."""
         there = VectorFacts.read("the record", self.settings)
         here = VectorFacts.read("", other.settings)
@@ -128,7 +128,7 @@ class Record:
                 differences.append(f"column {name} {kind!r} there, {other_kind!r} here")
         return differences
 
-    def takes(self, other: Record, title: str) -> Record:
+    def takes(self, other: CollectionRecord, title: str) -> CollectionRecord:
         """Return this record with the columns that rows of another one have besides.
 
         Raises:
@@ -149,13 +149,13 @@ class Record:
                 kinds.setdefault(name, kind)
         return replace(self, columns=fields_of(kinds))
 
-    def is_as(self, other: Record) -> bool:
+    def is_as(self, other: CollectionRecord) -> bool:
         """Tell whether rows of another record fit as they are, without any other column, form or cut."""
         if self.differences(other) or self.settings.get("passages") != other.settings.get("passages"):
             return False
         return (self.columns, self.format) == (other.columns, other.format)
 
-    def of_collection(self) -> Record:
+    def of_collection(self) -> CollectionRecord:
         """Return the record of a new collection, in which a column without any value is one of texts."""
         columns = {}
         for name, (field_name, kind) in self.columns.items():
@@ -193,7 +193,7 @@ def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return fields
 
 
-def fitted(block: Block, record: Record) -> Block:
+def fitted_rows(block: Block, record: CollectionRecord) -> Block:
     """Return rows with the columns of a collection and values of its types; missing columns have no values."""
     values: dict[str, list[Any]] = {}
     for name, (_, kind) in record.columns.items():
@@ -204,11 +204,11 @@ def fitted(block: Block, record: Record) -> Block:
     return replace(block, columns=values)
 
 
-def row_hashes(block: Block, record: Record, given: AnyArray | None = None) -> list[str]:
+def content_hashes(block: Block, record: CollectionRecord, given: AnyArray | None = None) -> list[str]:
     """Return a digest of each row, which is another one when the row has changed, wherever it and its columns stand.
 
     Args:
-        block: rows that are `fitted`.
+        block: rows that are `fitted_rows`.
         record: of the collection.
         given: their vectors ``[rows, dim]`` where they are a part of the rows, because no text says what they are;
             None where the model of the record makes them.

@@ -16,11 +16,18 @@ from sentcli.io.table_source import TableSource
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
 from sentcli.stores.known_rows import KnownRows
-from sentcli.stores.record import Record
+from sentcli.stores.record import CollectionRecord
 from sentcli.stores.row_places import Places
 
 DATABASES = "sentcli.databases"
 """The group of entry points of databases: the name of each is its scheme, its value a class that makes a `Database`."""
+
+
+CONNECT_SECONDS = 20
+"""How long a server may take to accept a connection, unless its address says otherwise."""
+REQUEST_QUERIES = 256
+REQUEST_HITS = 2_000_000
+"""How many queries are sent to a database together, and how many hits they ask for together."""
 
 
 class StoredCollection(Protocol):
@@ -31,7 +38,7 @@ class StoredCollection(Protocol):
         """Its name."""
 
     @property
-    def record(self) -> Record:
+    def record(self) -> CollectionRecord:
         """What it says about itself."""
 
     @property
@@ -75,7 +82,7 @@ class RowsThere(Protocol):
         """The address and the name of the collection, for messages."""
 
     @property
-    def record(self) -> Record:
+    def record(self) -> CollectionRecord:
         """What the collection says about itself, with the columns that rows bring into it."""
 
     @property
@@ -148,7 +155,7 @@ class Database(Protocol):
         """
 
     def open(
-        self, record: Record, order: Places, *, overwrite: bool, keeps_before: bool = False
+        self, record: CollectionRecord, order: Places, *, overwrite: bool, keeps_before: bool = False
     ) -> AbstractContextManager[RowStore]:
         """Open the collection to write it.
 
@@ -162,7 +169,7 @@ class Database(Protocol):
             InputError: if it holds rows of another kind, or another process writes it.
         """
 
-    def compare(self, record: Record) -> AbstractContextManager[RowsThere]:
+    def compare(self, record: CollectionRecord) -> AbstractContextManager[RowsThere]:
         """Open the collection to compare its rows with those of a record; nothing is written.
 
         Raises:
@@ -173,7 +180,7 @@ class Database(Protocol):
     def before(self) -> str:
         """The name under which a collection is kept as it was before it was replaced."""
 
-    def before_record(self) -> Record | None:
+    def before_record(self) -> CollectionRecord | None:
         """Return the record of the one before; None if the collection was not replaced, or that was let go."""
 
     def go_back(self) -> None:

@@ -19,8 +19,8 @@ from sentcli.search.options import DatabaseOptions, IndexOptions
 from sentcli.stores.changes import ChangeCount
 from sentcli.stores.collection_rows import SENT_ROWS, CollectionRows
 from sentcli.stores.known_rows import text_of
-from sentcli.stores.opening import SCHEME
-from sentcli.stores.record import Record, fitted, row_hashes
+from sentcli.stores.opening import ADDRESS
+from sentcli.stores.record import CollectionRecord, content_hashes, fitted_rows
 from sentcli.stores.row_places import Places
 from sentcli.stores.row_vectors import GivenVectors, write_blocks
 from sentcli.stores.store import DATABASES, Database, RowsThere, RowStore
@@ -39,7 +39,7 @@ class CollectionUpdate:
     title: str
     model: str
     """The model that made its vectors."""
-    record: Record
+    record: CollectionRecord
     counts: Mapping[str, int]
     """How many rows were ``written``, of these ``encoded``, ``unchanged`` and ``deleted``, how many ``rows`` there are,
     and what an update says in every store: ``kept``, ``changed``, ``new`` and ``gone``."""
@@ -60,7 +60,7 @@ def database_of(options: DatabaseOptions, kind: str) -> Database:
         InputError: if no installed database has the scheme, or it has no such collection or index.
     """
     address = str(options.to)
-    scheme = SCHEME.match(address)
+    scheme = ADDRESS.match(address)
     for entry in entry_points(group=DATABASES, name="" if scheme is None else scheme[1]):
         database: Database = entry.load()(options, kind)
         return database
@@ -185,12 +185,12 @@ class CollectionUpdating:
         """Yield what has changed in each block of rows, and count it."""
         block_rows = SENT_ROWS if rows.vectors.encodes else BLOCK_ROWS
         for block in rows.inputs.blocks(block_rows=block_rows):
-            as_stored = fitted(block, there.record)
+            as_stored = fitted_rows(block, there.record)
             given = None
             if rows.given_vectors:
                 assert isinstance(rows.vectors, GivenVectors)
                 given = rows.vectors.take(block.numbers)
-            hashes = row_hashes(as_stored, there.record, given)
+            hashes = content_hashes(as_stored, there.record, given)
             changed = there.lacking(block.ids, hashes)
             is_same = np.ones(len(block), np.bool_)
             is_same[changed] = False

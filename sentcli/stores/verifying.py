@@ -39,7 +39,7 @@ class Verified:
     """What is wrong, if anything is."""
 
 
-def verify(name: str) -> Verified:
+def verify_vectors(name: str) -> Verified:
     """Verify a directory of shards, a file of vectors or an export.
 
     Raises:

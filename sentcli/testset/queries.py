@@ -251,7 +251,7 @@ def near_equal(texts: Sequence[str]) -> dict[int, frozenset[int]]:
     from sklearn.feature_extraction.text import HashingVectorizer
 
     from sentcli.search.pairs import MOST_PAIRS, expected_pairs, pairs_above
-    from sentcli.search.searcher import build
+    from sentcli.search.searcher import searcher_over
 
     positions: dict[str, list[int]] = defaultdict(list)
     for position, text in enumerate(texts):
@@ -263,7 +263,7 @@ def near_equal(texts: Sequence[str]) -> dict[int, frozenset[int]]:
         block = distinct[start : start + _TEXTS_AT_A_TIME]
         vectors.append(hashing.transform(block).toarray())
     all_vectors = np.concatenate(vectors)
-    searcher = build("flat", all_vectors)
+    searcher = searcher_over("flat", all_vectors)
     least = _LEAST_COSINE
     expected = expected_pairs(searcher, least)
     if expected.pairs > MOST_PAIRS:

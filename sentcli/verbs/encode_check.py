@@ -15,10 +15,10 @@ def check_vectors(name: str, model: str | None, options: LoadOptions, prompt: tu
     Raises:
         SentcliError: if something is wrong; its outcome becomes the JSON.
     """
-    from sentcli.stores.verifying import ANOTHER_MODEL, kinship_of, verify
+    from sentcli.stores.verifying import ANOTHER_MODEL, kinship_of, verify_vectors
 
     clock = Clock()
-    verified = verify(name)
+    verified = verify_vectors(name)
     record = Record("encode", verified.model, results=verified.results, seconds=clock.seconds)
     if verified.problem is not None:
         verified.problem.outcome = Result.of(record)

@@ -21,7 +21,7 @@ from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.search import ann
 from sentcli.search.bm25 import LANGUAGE
-from sentcli.search.index import IndexRequest, rebuild_due, rows_so_far
+from sentcli.search.index import IndexRequest, indexed_so_far, rebuild_due
 from sentcli.search.index_files import INDEX
 from sentcli.search.options import IndexOptions
 from sentcli.search.recall import recall_table
@@ -248,7 +248,7 @@ def index_words(store: VectorDirectory, language: str, before: VectorDirectory |
         f"{store.origin.name}: {len(built)} rows in the index bm25, {number} of them cut into words, in "
         f"{clock.seconds:.1f} s"
     )
-    protocol = {"kind": "bm25", **bm25.protocol(language=language)}
+    protocol = {"kind": "bm25", **bm25.words_protocol(language=language)}
     results = {"kind": "bm25", "index": store.origin.name, "rows": len(built), "rows_cut": number}
     return Result.of(Record("index", "bm25", protocol, results, environment(None, None), clock.seconds))
 
@@ -258,7 +258,7 @@ def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: Cluste
     clock = Clock()
     facts = environment("cpu", "fp32", revision=store.origin.revision)
     begun = Record("index", store.origin.model, environment=facts)
-    with kept_if_interrupted(begun, clock, lambda: rows_so_far(store, request)), ExitStack() as stack:
+    with kept_if_interrupted(begun, clock, lambda: indexed_so_far(store, request)), ExitStack() as stack:
         pool = None
         if cluster.ray is not None and request.kind != ann.FLAT:
             # there is a file for each shard, if nothing else is asked for

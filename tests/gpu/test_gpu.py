@@ -117,9 +117,9 @@ def test_a_directory_is_encoded_and_searched(invoke, minilm, tmp_path):
 def test_search_equals_that_of_the_cpu(kind):
     pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu] or sentcli[gpu]")
     vectors, queries = clustered(5000, 32), clustered(30, 32, seed=1)
-    on_cpu = searching.build(kind, vectors)
+    on_cpu = searching.searcher_over(kind, vectors)
     expected = on_cpu.search(queries, 10)
-    search = searching.build(kind, vectors)
+    search = searching.searcher_over(kind, vectors)
     search.device = DEVICE
     search.set(on_cpu.efforts)
     search.parts = [part.on(DEVICE) for part in search.parts]
@@ -133,7 +133,7 @@ def test_search_equals_that_of_the_cpu(kind):
 def test_an_index_that_was_built_on_the_device_is_one_of_the_cpu(kind, tmp_path):
     pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu] or sentcli[gpu]")
     vectors, queries = clustered(20_000, 64), clustered(100, 64, seed=1)
-    on_device, on_cpu = (searching.build(kind, vectors, device=device) for device in (DEVICE, "cpu"))
+    on_device, on_cpu = (searching.searcher_over(kind, vectors, device=device) for device in (DEVICE, "cpu"))
     on_device.parts[0].write(tmp_path / "index.faiss")
     on_device.parts, on_device.device = [FaissIndex.read(tmp_path / "index.faiss", "cosine")], "cpu"
     exact = sample(Blocks([vectors]), "cosine", queries)

@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.io.column_types import name_of
 from sentcli.io.readers import ReadOptions
 from sentcli.search.condition_reader import parse_condition
-from sentcli.search.rows import counted, matching, read_rows, write_rows
+from sentcli.search.rows import counted, matching, read_documents_of, write_chosen
 from tests.drawn_tables import HERE_AS, SLOW, WRITERS, written_tables
 from tests.examples import examples
 
@@ -41,12 +41,12 @@ def test_conditions_give_the_rows_that_duckdb_gives_on_the_same_file(writer, dra
     with tempfile.TemporaryDirectory() as folder:
         path, ask = table.write(writer, folder)
         # an empty cell of CSV is a missing value to DuckDB and an empty text here, unless that is said
-        documents = read_rows([str(path)], ReadOptions(nulls=("",) if path.suffix == ".csv" else ()))
+        documents = read_documents_of([str(path)], ReadOptions(nulls=("",) if path.suffix == ".csv" else ()))
         copies = {}
         for end in (".jsonl", ".csv", ".parquet"):
             copy = Path(folder) / f"copy{end}"
-            write_rows(documents, range(len(documents)), copy)
-            copies[end] = read_rows([str(copy)], ReadOptions(nulls=("",)))
+            write_chosen(documents, range(len(documents)), copy)
+            copies[end] = read_documents_of([str(copy)], ReadOptions(nulls=("",)))
         for condition in table.conditions:
             expected = ask(f"SELECT id FROM {{source}} WHERE {condition} ORDER BY id")
             found = ids_here(documents, condition)

@@ -175,7 +175,7 @@ def shared(found, exact):
 def test_the_best_of_the_rows_that_are_left_are_found(kind, monkeypatch):
     monkeypatch.setattr(searching, "EXACT_ROWS", 100)
     vectors, queries = clustered(4000, 16), clustered(40, 16, seed=1)
-    search, exact = searching.build(kind, vectors), searching.build("flat", vectors)
+    search, exact = searching.searcher_over(kind, vectors), searching.searcher_over("flat", vectors)
     of_all = shared(search.search(queries, 10), exact.search(queries, 10))
     for share in (0.0, 0.001, 0.3, 0.9):
         mask = np.random.default_rng(0).random(len(vectors)) < share
@@ -187,17 +187,17 @@ def test_the_best_of_the_rows_that_are_left_are_found(kind, monkeypatch):
             continue
         recall = shared(found, exact.search(queries, 10, mask))
         assert recall == 1 if share < 0.1 else recall >= of_all - 0.1
-        among = searching.build("flat", vectors[mask]).search(queries, 10).positions
+        among = searching.searcher_over("flat", vectors[mask]).search(queries, 10).positions
         assert np.array_equal(exact.search(queries, 10, mask).positions, left[among])
 
 
 def test_the_nearest_rows_may_all_be_left_out():
     vectors, queries = clustered(4000, 16), clustered(5, 16, seed=1)
-    search = searching.build("flat", vectors)
+    search = searching.searcher_over("flat", vectors)
     mask = np.ones(len(vectors), bool)
     mask[search.search(queries[:1], 1500).positions] = False
     found = search.search(queries, 10, mask)
-    among = searching.build("flat", vectors[mask]).search(queries, 10)
+    among = searching.searcher_over("flat", vectors[mask]).search(queries, 10)
     assert np.array_equal(found.positions, np.flatnonzero(mask)[among.positions])
     np.testing.assert_allclose(found.scores, among.scores, atol=rounding(16))  # float32 sums in another order
 
@@ -206,7 +206,7 @@ def test_an_index_that_reaches_too_few_rows_is_helped_out(monkeypatch):
     monkeypatch.setattr(searching, "EXACT_ROWS", 0)
     monkeypatch.setattr(searching, "EXACT_SHARE", 0)
     vectors = clustered(4000, 16)
-    search = searching.build("hnsw", vectors)
+    search = searching.searcher_over("hnsw", vectors)
     search.set({"efSearch": 16})
     mask = np.zeros(len(vectors), bool)
     mask[::200] = True
@@ -218,7 +218,7 @@ def test_an_index_that_reaches_too_few_rows_is_helped_out(monkeypatch):
 @pytest.mark.parametrize("lacking", [slice(None), slice(0, 7)], ids=["all", "some"])
 def test_queries_whose_rows_an_index_does_not_find_are_searched_exactly(lacking, monkeypatch):
     monkeypatch.setattr(searching, "EXACT_ROWS", 0)
-    search = searching.build("hnsw", clustered(4000, 16))
+    search = searching.searcher_over("hnsw", clustered(4000, 16))
     queries = clustered(20, 16, seed=1)
     mask = np.arange(4000) % 3 == 0
     original = FaissIndex.search

@@ -14,7 +14,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation.retrieval import SetRows, load_set
 from sentcli.model.options import LoadOptions
 from sentcli.search.condition_reader import parse_condition
-from sentcli.search.corpus import search
+from sentcli.search.corpus import search_rows
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import SEARCH_MODES, CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
@@ -128,7 +128,7 @@ def test_hits_are_those_of_all_comparisons(corpus, encoder, condition):
     ]  # fmt: skip
     vectors = encoder.encode(QUERIES)
     similarities = unit(vectors) @ unit(encoder.encode([TEXTS[i] for i in left])).T if left else np.empty((3, 0))
-    for hits, expected in zip(search(ready, "dense", QUERIES, vectors, 7), similarities, strict=True):
+    for hits, expected in zip(search_rows(ready, "dense", QUERIES, vectors, 7), similarities, strict=True):
         assert [hit.rank for hit in hits] == list(range(1, min(7, len(left)) + 1))
         np.testing.assert_allclose([hit.score for hit in hits], np.sort(expected)[::-1][:7], atol=1e-5)
         assert {hit.row.id for hit in hits} <= {f"r{i}" for i in left}
@@ -138,7 +138,7 @@ def test_hits_are_those_of_all_comparisons(corpus, encoder, condition):
 @pytest.mark.slow
 def test_equal_texts_are_both_found(corpus, encoder):
     ready, _ = corpus.prepare(SearchOptions(), encoder)
-    (hits,) = search(ready, "dense", [TEXTS[3]], encoder.encode([TEXTS[3]]), 2)
+    (hits,) = search_rows(ready, "dense", [TEXTS[3]], encoder.encode([TEXTS[3]]), 2)
     assert sorted(ids(hits)) == ["r24", "r3"]
     assert hits[0].score == pytest.approx(hits[1].score, abs=1e-5)
 
@@ -149,23 +149,23 @@ def test_words_and_fusion(corpus, encoder):
     assert "bm25" in facts
     vectors = encoder.encode(QUERIES)
     for way in SEARCH_MODES:
-        lists = search(ready, way, QUERIES, vectors, 100)
+        lists = search_rows(ready, way, QUERIES, vectors, 100)
         assert len(lists) == len(QUERIES)
         for hits in lists:
             assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
             assert len(set(ids(hits))) == len(hits)
-    _, dogs, (rare,) = search(ready, "bm25", QUERIES, None, 100)
+    _, dogs, (rare,) = search_rows(ready, "bm25", QUERIES, None, 100)
     assert {hit.row.text for hit in dogs} == {text for text in TEXTS if "dog" in text}
     assert rare.row.id == "r26"
     for way in ("rrf", "weighted"):
-        assert ids(search(ready, way, ["zanzibar"], encoder.encode(["a word like zanzibar"]), 1)[0]) == ["r26"]
+        assert ids(search_rows(ready, way, ["zanzibar"], encoder.encode(["a word like zanzibar"]), 1)[0]) == ["r26"]
 
 
 @pytest.mark.slow
 def test_words_alone_need_no_encoder(corpus):
     ready, facts = corpus.prepare(SearchOptions(search="bm25"), None)
     assert set(facts) - {"version"} == {"bm25"}
-    assert ids(search(ready, "bm25", ["zanzibar"], None, 5)[0]) == ["r26"]
+    assert ids(search_rows(ready, "bm25", ["zanzibar"], None, 5)[0]) == ["r26"]
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_a_retrieval_set_is_searched_as_a_file_of_its_documents(tmp_path, encode
             corpus = corpus if condition is None else selected(corpus, condition)
             ready, facts = corpus.prepare(options, encoder)
             lists = [
-                [(hit.row.id, Near(hit.score)) for hits in search(ready, way, QUERIES, vectors, 5) for hit in hits]
+                [(hit.row.id, Near(hit.score)) for hits in search_rows(ready, way, QUERIES, vectors, 5) for hit in hits]
                 for way in ("dense", "bm25", "rrf")
             ]
             found.append((len(corpus), sorted(corpus.counts("id")), corpus.documents(["r3"]), lists, facts))

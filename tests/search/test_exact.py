@@ -9,7 +9,7 @@ from sentcli.errors import InputError
 from sentcli.search import exact
 from sentcli.search.exact import unit_length
 from sentcli.search.neighbours import Neighbours, merge
-from sentcli.search.searcher import build
+from sentcli.search.searcher import searcher_over
 from tests.examples import examples
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -75,7 +75,7 @@ def test_zero_vectors_score_zero():
 def test_nothing_is_found_in_nothing():
     found = exact.search(normal(2, 4), [], 3)
     assert found.positions.shape == found.scores.shape == (2, 0)
-    found = build("flat", normal(0, 4)).search(normal(2, 4), 3)
+    found = searcher_over("flat", normal(0, 4)).search(normal(2, 4), 3)
     assert found.positions.shape == (2, 0)
 
 
@@ -83,4 +83,4 @@ def test_vectors_of_another_width_are_refused():
     with pytest.raises(InputError, match=r"6.*8"):
         exact.search(normal(2, 8), [normal(5, 8), normal(2, 6)], 1)
     with pytest.raises(InputError, match=r"6.*8"):
-        build("hnsw", normal(50, 8)).search(normal(2, 6), 1)
+        searcher_over("hnsw", normal(50, 8)).search(normal(2, 6), 1)

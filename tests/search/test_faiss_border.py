@@ -15,7 +15,7 @@ from sentcli.search.faiss_border import faiss_errors, require_faiss
 from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.index import IndexRequest
 from sentcli.search.index import build as build_files
-from sentcli.search.searcher import build
+from sentcli.search.searcher import searcher_over
 from sentcli.search.vector_directory import VectorDirectory
 from tests.search.conftest import clustered
 
@@ -190,10 +190,10 @@ def gpu(monkeypatch):
 @pytest.mark.parametrize("kind", ["ivf", "ivfpq"])
 def test_clusters_and_codes_are_made_on_a_gpu_and_come_back(kind, gpu):
     vectors = clustered(3000, 32)
-    search = build(kind, vectors, device="cuda:1")
+    search = searcher_over(kind, vectors, device="cuda:1")
     assert gpu.there == [(1, False, 0), (1, True, 0), (1, True, 3000)], "trained, filled and searched there"
     assert gpu.back == [(True, 0), (True, 3000)]
-    on_cpu = build(kind, vectors)
+    on_cpu = searcher_over(kind, vectors)
     search.device, search.parts = "cpu", [search.parts[0].on_cpu]
     for searcher in (search, on_cpu):
         searcher.set({"nprobe": 32})
@@ -203,7 +203,7 @@ def test_clusters_and_codes_are_made_on_a_gpu_and_come_back(kind, gpu):
 
 def test_more_clusters_than_a_gpu_looks_at_are_searched_on_the_cpu(gpu, monkeypatch):
     vectors = clustered(3000, 32)
-    search = build("ivf", vectors, device="cuda")
+    search = searcher_over("ivf", vectors, device="cuda")
     monkeypatch.setattr(gpu.faiss, "GpuParameterSpace", gpu.faiss.ParameterSpace, raising=False)
     search.set({"nprobe": 4096})
 
@@ -216,7 +216,7 @@ def test_more_clusters_than_a_gpu_looks_at_are_searched_on_the_cpu(gpu, monkeypa
 
 
 def test_a_graph_is_built_on_the_cpu(gpu):
-    assert len(build("hnsw", clustered(500, 32), device="cuda").parts[0]) == 500
+    assert len(searcher_over("hnsw", clustered(500, 32), device="cuda").parts[0]) == 500
     assert not gpu.there and not gpu.back
 
 
@@ -234,4 +234,4 @@ def test_a_gpu_whose_memory_ends_is_named(gpu, monkeypatch):
 
     monkeypatch.setattr(gpu.faiss, "index_gpu_to_cpu", no_memory)
     with pytest.raises(SentcliError, match=r"faiss cannot build the index on cuda \(.*out of memory\); --device cpu"):
-        build("ivf", clustered(3000, 32), device="cuda")
+        searcher_over("ivf", clustered(3000, 32), device="cuda")

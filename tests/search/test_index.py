@@ -14,7 +14,7 @@ from sentcli.search import ann, exact, index, recall
 from sentcli.search.exact import Blocks
 from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.index import IndexManifest, IndexRequest
-from sentcli.search.searcher import build
+from sentcli.search.searcher import searcher_over
 from sentcli.search.stored_vectors import SearchRequest
 from sentcli.search.vector_directory import VectorDirectory
 from tests.search.conftest import clustered, write_directory
@@ -105,7 +105,7 @@ def test_queries_of_ones_own_are_measured(directory):
 
 def test_equal_rows_count_as_each_other():
     same = np.ones((300, 8), np.float32)
-    found = build("hnsw", same)
+    found = searcher_over("hnsw", same)
     curve = recall.tune(found, recall.sample(Blocks([same]), "cosine"))
     assert curve["chosen"]["recall"] == 1.0
 
@@ -113,7 +113,7 @@ def test_equal_rows_count_as_each_other():
 @pytest.mark.parametrize("length", [0.01, 30, 1000])
 def test_the_recall_of_exact_search_is_one_whatever_the_lengths(length):
     vectors = clustered(2000, 16) * np.float32(length)
-    found = build("Flat", vectors, "dot")
+    found = searcher_over("Flat", vectors, "dot")
     assert recall.tune(found, recall.sample(Blocks([vectors]), "dot"))["chosen"]["recall"] == 1.0
 
 
@@ -486,7 +486,7 @@ def test_an_index_goes_to_the_gpu_if_faiss_can(directory, monkeypatch, kind):
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq", "sq8", "flat"])
 def test_an_index_in_memory_is_tuned(kind):
     vectors = clustered(2000, 24)
-    found = build(kind, vectors)
+    found = searcher_over(kind, vectors)
     true = exact.search(vectors[:100], [vectors], 10)
     assert shared(found.search(vectors[:100], 10).positions, true.positions) >= 0.85
     assert found.protocol()["kind"] == kind

@@ -194,7 +194,7 @@ def test_numbers_that_are_not_finite_count_as_on_the_cpu(way, monkeypatch):
     mask = np.ones(200, bool)
     mask[40:] = False
     wanted = [(k, allowed) for k in (4, 40) for allowed in (None, mask)]
-    on_cpu = searcher.build("flat", vectors, "dot")
+    on_cpu = searcher.searcher_over("flat", vectors, "dot")
     expected = [on_cpu.search(queries, k, allowed).scores for k, allowed in wanted]
     rows = kept(way, vectors, monkeypatch, similarity="dot")
     for (k, allowed), scores in zip(wanted, expected, strict=True):
@@ -253,7 +253,7 @@ def as_a_gpu(monkeypatch):
 
 def test_a_searcher_opens_its_rows_once(as_a_gpu):
     vectors, queries = clustered(800, 16), clustered(6, 16, seed=2)
-    search = searcher.build("flat", vectors, device="cpu")
+    search = searcher.searcher_over("flat", vectors, device="cpu")
     assert not as_a_gpu, "rows are copied when they are searched"
     mask = np.arange(800) % 3 == 0
     for _ in range(3):
@@ -265,7 +265,7 @@ def test_a_searcher_opens_its_rows_once(as_a_gpu):
 
 def test_a_searcher_scans_where_that_is_asked_for(as_a_gpu):
     vectors, queries = clustered(800, 16), clustered(6, 16, seed=2)
-    search = searcher.build("flat-bf16", vectors, device="cpu")
+    search = searcher.searcher_over("flat-bf16", vectors, device="cpu")
     agrees(search.search(queries, 3), queries, vectors, 3)
     (rows,) = as_a_gpu
     assert search.protocol() == {"kind": "flat", **rows.protocol()}
@@ -298,7 +298,7 @@ def test_a_scan_is_refused_on_a_processor_and_not_built(invoke, tiny_bert, tmp_p
 def test_rows_that_an_index_lacks_are_the_only_ones_on_the_device(as_a_gpu):
     pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
     vectors, queries = clustered(900, 16), clustered(6, 16, seed=2)
-    search = searcher.build("ivf", vectors[:700], device="cpu")
+    search = searcher.searcher_over("ivf", vectors[:700], device="cpu")
     search.blocks = Blocks([vectors])
     search.set({"nprobe": 4096})
     agrees(search.search(queries, 5), queries, vectors, 5)
@@ -319,7 +319,7 @@ def test_the_processor_goes_on_without_torch(monkeypatch):
     monkeypatch.setattr(DeviceRows, "open", lambda *args, **options: pytest.fail("rows were copied"))
     vectors, queries = clustered(500, 16), clustered(6, 16, seed=2)
     for device in ("cpu", "cpu:0"):
-        agrees(searcher.build("flat", vectors, device=device).search(queries, 5), queries, vectors, 5)
+        agrees(searcher.searcher_over("flat", vectors, device=device).search(queries, 5), queries, vectors, 5)
 
 
 def test_the_settings_of_products_come_back():
@@ -413,7 +413,7 @@ def test_a_gpu_that_is_not_there_is_an_error():
     with pytest.raises(SentcliError, match=message):
         exact.search(vectors, [vectors], 3, device="cuda")
     with pytest.raises(SentcliError, match=message):
-        searcher.build("flat", vectors, device="cuda").search(vectors, 3)
+        searcher.searcher_over("flat", vectors, device="cuda").search(vectors, 3)
 
 
 def test_a_quiet_search_says_nothing(monkeypatch, capsys):
@@ -425,7 +425,7 @@ def test_a_quiet_search_says_nothing(monkeypatch, capsys):
 def test_exact_search_on_a_device_goes_on_without_faiss(as_a_gpu, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     vectors, queries = clustered(300, 16), clustered(6, 16, seed=2)
-    agrees(searcher.build("flat", vectors, device="cpu").search(queries, 5), queries, vectors, 5)
+    agrees(searcher.searcher_over("flat", vectors, device="cpu").search(queries, 5), queries, vectors, 5)
 
 
 def test_recall_is_measured_against_the_device(as_a_gpu):

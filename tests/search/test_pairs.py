@@ -10,7 +10,7 @@ import pytest
 from sentcli.search import pairs as pairing
 from sentcli.search.exact import unit_length
 from sentcli.search.pairs import groups_of, pairs_above, recall_of
-from sentcli.search.searcher import build
+from sentcli.search.searcher import searcher_over
 from tests.search.conftest import clustered
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -28,7 +28,7 @@ def test_pairs_are_all_that_are_similar_enough(least, monkeypatch):
     vectors[17] = vectors[250]
     similarities = unit_length(vectors) @ unit_length(vectors).T
     first, second = np.nonzero(np.triu(similarities >= least, 1))
-    found = pairs_above(build("flat", vectors), least)
+    found = pairs_above(searcher_over("flat", vectors), least)
     assert as_dict(found) == pytest.approx(
         {(i, j): similarities[i, j] for i, j in zip(first.tolist(), second.tolist(), strict=True)}, abs=1e-5
     )
@@ -44,7 +44,7 @@ def test_pairs_are_those_of_paraphrase_mining():
     vectors = clustered(200, 12)
     mined = util.paraphrase_mining_embeddings(torch.from_numpy(vectors), top_k=199, max_pairs=10**6)
     expected = {(min(i, j), max(i, j)): score for score, i, j in mined if score >= 0.7}
-    assert as_dict(pairs_above(build("flat", vectors), 0.7)) == pytest.approx(expected, abs=1e-5)
+    assert as_dict(pairs_above(searcher_over("flat", vectors), 0.7)) == pytest.approx(expected, abs=1e-5)
 
 
 def test_groups_are_chains_of_pairs():
@@ -52,13 +52,13 @@ def test_groups_are_chains_of_pairs():
     vectors[7] = vectors[2] + 0.5 * vectors[5]
     vectors[5] = vectors[5] + vectors[7]  # 2 and 5 are alike only by way of 7
     vectors[[8, 9]] = vectors[[1, 1]]
-    pairs = pairs_above(build("flat", vectors), 0.8)
+    pairs = pairs_above(searcher_over("flat", vectors), 0.8)
     assert groups_of(pairs, 10).tolist() == [-1, 0, 1, -1, -1, 1, -1, 1, 0, 0]
 
 
 def test_many_equal_rows_are_one_group_and_are_said_to_be_crowded(monkeypatch):
     monkeypatch.setattr(pairing, "MOST_NEIGHBOURS", 64)
-    pairs = pairs_above(build("flat", np.ones((500, 4), np.float32)), 0.9)
+    pairs = pairs_above(searcher_over("flat", np.ones((500, 4), np.float32)), 0.9)
     assert pairs.crowded == 500
     assert set(groups_of(pairs, 500)) == {0}
 
@@ -67,8 +67,8 @@ def test_many_equal_rows_are_one_group_and_are_said_to_be_crowded(monkeypatch):
 @pytest.mark.parametrize(("kind", "at_least"), [("hnsw", 0.9), ("ivf", 0.6), ("sq8", 0.95)])
 def test_the_recall_of_an_index_is_that_of_its_pairs(kind, at_least):
     vectors = clustered(3000, 24, clusters=300)
-    exact = as_dict(pairs_above(build("flat", vectors), 0.9))
-    searcher = build(kind, vectors)
+    exact = as_dict(pairs_above(searcher_over("flat", vectors), 0.9))
+    searcher = searcher_over(kind, vectors)
     found = pairs_above(searcher, 0.9)
     true = len(exact.keys() & as_dict(found).keys()) / len(exact)
     recall, rows = recall_of(found, searcher, 0.9)

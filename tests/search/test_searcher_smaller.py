@@ -11,7 +11,7 @@ from sentcli.compression import Compression
 from sentcli.search import exact
 from sentcli.search.exact import Blocks, unit_length
 from sentcli.search.provenance import Provenance
-from sentcli.search.searcher import CompressedSearch, build
+from sentcli.search.searcher import CompressedSearch, searcher_over
 from tests.search.conftest import clustered
 from tests.tolerance import rounding
 
@@ -90,7 +90,7 @@ def test_rescoring_brings_back_the_recall(tmp_path):
     recall = {}
     for dtype in ("int8", "binary"):
         small, origin = Compression(dtype).apply(vectors), Provenance(output_dtype=dtype)
-        searcher = build("flat", Blocks([small[:1500], small[1500:]], signs=origin.signs(8)))
+        searcher = searcher_over("flat", Blocks([small[:1500], small[1500:]], signs=origin.signs(8)))
         for full in (None, Blocks([vectors])):
             found = (
                 CompressedSearch(searcher, partial(origin.compress, normalized=False), full).search(asked, 10).positions

@@ -7,10 +7,10 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.search.provenance import Provenance
-from sentcli.stores.record import Record
+from sentcli.stores.record import CollectionRecord
 from tests.faults.leaves import KINDS, changed, places
 
-RECORD = Record(
+RECORD = CollectionRecord(
     settings={"model": "m", "model_fingerprint": "f", "pooling": "mean", "prompt": "", "max_length": 32},
     dimension=8,
     similarity="cosine",
@@ -22,12 +22,12 @@ RECORD = Record(
 
 def test_every_value_of_the_record_of_a_collection():
     tree = json.loads(json.dumps(asdict(RECORD)))
-    assert Record.read(json.dumps(tree), "c") == RECORD
+    assert CollectionRecord.read(json.dumps(tree), "c") == RECORD
     refused = 0
     for place in places(tree):
         for kind in KINDS:
             try:
-                record = Record.read(json.dumps(changed(tree, place, kind)), "c")
+                record = CollectionRecord.read(json.dumps(changed(tree, place, kind)), "c")
                 Provenance.named("c", record.settings)
                 record.schema()
                 record.differences(RECORD)
@@ -35,7 +35,7 @@ def test_every_value_of_the_record_of_a_collection():
                 refused += 1
     assert refused > 100
     with pytest.raises(InputError, match="damaged"):
-        Record.read(json.dumps({**tree, "columns": {"year": ["year", "complex"]}}), "c")
+        CollectionRecord.read(json.dumps({**tree, "columns": {"year": ["year", "complex"]}}), "c")
 
 
 def test_columns_of_other_types_are_refused_with_what_reads_them_as_they_are():

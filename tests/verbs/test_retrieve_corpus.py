@@ -17,7 +17,7 @@ from sentcli.pages.hits import HitsGrid
 from sentcli.search.corpus import Hit
 from sentcli.search.exact import unit_length
 from sentcli.search.rows import Document
-from sentcli.search.searcher import build
+from sentcli.search.searcher import searcher_over
 from tests.search.conftest import clustered
 from tests.tolerance import Near
 
@@ -258,7 +258,7 @@ def test_an_index_that_finds_fewer_rows_than_asked_for_says_so(capsys):
     from sentcli.search.rows import Document, RowsInMemory
 
     vectors = clustered(2000, 16)
-    found = build("ivf", vectors)
+    found = searcher_over("ivf", vectors)
     found.set({"nprobe": 1})
     rows = RowsInMemory([Document(str(number), "text", {}) for number in range(2000)], False, {})
     corpus = LocalCorpus("corpus", rows, searcher=found)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sentcli.model.tokenizing import TextTokenizer, Tokens
     from sentcli.stores.engine import Pending
 
-ROWS_AT_A_TIME = 8192
+_ROWS_AT_A_TIME = 8192
 """Rows of the old directory that are hashed together."""
 
 
@@ -185,7 +185,7 @@ class StoredTexts:
             shards = self.manifest.shards
         for shard in shards:
             with pq.ParquetFile(self.folder / shard.rows) as file:
-                for batch in file.iter_batches(ROWS_AT_A_TIME, columns=columns):
+                for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=columns):
                     yield pa.Table.from_batches([batch])
 
 

@@ -21,11 +21,11 @@ TABLE = "corpus"
 """The table that is written if no other is named."""
 STORES = ("s3", "gs", "az", "abfss")
 """The schemes of stores that LanceDB writes into."""
-ADVICE = "make room, then the same command writes what is missing"
+ROOM_ADVICE = "make room, then the same command writes what is missing"
 
 
 @contextmanager
-def reading(title: str) -> Iterator[None]:
+def lance_errors(title: str) -> Iterator[None]:
     """Turn errors of LanceDB inside the block into one message that names what was read.
 
     Raises:
@@ -44,7 +44,7 @@ def writing(title: str) -> Iterator[None]:
         NoRoomError: if the disk is full.
         SentcliError: whatever else LanceDB says.
     """
-    with library_errors(lambda why: _unwritable(title, why)), room_explained(title, ADVICE), _translated(title):
+    with library_errors(lambda why: _unwritable(title, why)), room_explained(title, ROOM_ADVICE), _translated(title):
         yield
 
 
@@ -84,7 +84,7 @@ SILENT = "RetryError|error sending request|timed out|dns error|connection (refus
 def _unwritable(title: str, why: str) -> SentcliError:
     """Return the error of what LanceDB could not write; of a full disk its words have the number alone."""
     if WORDS_OF_NO_ROOM.search(why):
-        return NoRoomError(f"{title}: No space left on device; {ADVICE}")
+        return NoRoomError(f"{title}: No space left on device; {ROOM_ADVICE}")
     if _is_newer(why):
         return _unreadable(title, why)
     return SentcliError(f"{title}: LanceDB says: {_own_words(why)}")
@@ -165,7 +165,7 @@ def connect(address: str, *, to_write: bool = False) -> Any:
     place = place_of(address)
     lancedb = library()
     if not is_folder(address):
-        with reading(address):
+        with lance_errors(address):
             return lancedb.connect(place, storage_options=_store_options())
     folder = Path(place)
     if (folder / "_versions").is_dir():
@@ -192,7 +192,7 @@ def _store_options() -> dict[str, str]:
 
 def table_names(database: Any, address: str) -> list[str]:
     """Return the names of all tables but those in which rows wait."""
-    with reading(address):
+    with lance_errors(address):
         names = all_tables(database)
     return sorted(name for name in names if not name.endswith(NEXT))
 
@@ -239,7 +239,7 @@ def opened_table(database: Any, address: str, name: str) -> Any:
             for entry in os.scandir(folder):
                 if not entry.is_file() and not entry.is_dir():
                     raise DataError(title, f"{entry.path} is no regular file; remove it, or copy the table again")
-    with reading(title):
+    with lance_errors(title):
         return database.open_table(name)
 
 

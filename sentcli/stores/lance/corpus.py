@@ -24,7 +24,7 @@ from sentcli.stores.collection_corpus import (
     FoundRows,
     MeasuredCollection,
     OfCollection,
-    fitted,
+    fitted_queries,
     protocol_of,
     refuse_options_of_files,
     side_by_side,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
-ROWS_AT_A_TIME = 8192
+_ROWS_AT_A_TIME = 8192
 """Rows that are read together."""
 MOST_BRACKETS = 12
 """The most brackets inside each other in a condition; LanceDB reads some more, among them those of `select`."""
@@ -66,8 +66,8 @@ class LanceCorpus(OfCollection):
         columns = self.collection.record.columns
         fields = [columns[name][0] if name in columns else name for name in names]
         rows = self._in_order
-        for start in range(0, len(rows), ROWS_AT_A_TIME):
-            part = rows[start : start + ROWS_AT_A_TIME].tolist()
+        for start in range(0, len(rows), _ROWS_AT_A_TIME):
+            part = rows[start : start + _ROWS_AT_A_TIME].tolist()
             table = self.collection.table_of(part, [*dict.fromkeys([ID, *fields, ORDER])]).sort_by(ORDER)
             if TEXTS in fields:
                 texts_of_rows(self.collection.title, table[ID].to_pylist(), table[TEXTS].to_pylist())
@@ -152,7 +152,7 @@ class LanceCorpus(OfCollection):
         k = min(k, len(self))
         if not k:
             return Neighbours.none(len(vectors))
-        return self._remembered(self.collection.nearest(fitted(vectors, self.origin), k, self.condition))
+        return self._remembered(self.collection.nearest(fitted_queries(vectors, self.origin), k, self.condition))
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
         """Return the best rows of each query by BM25."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from sentcli.search import ann
 from sentcli.stores.lance.client import library
-from sentcli.stores.record import Record
+from sentcli.stores.record import CollectionRecord
 
 INDEX_TYPES = {"flat": None, "hnsw": "HnswFlat", "ivf": "IvfFlat", "ivfpq": "IvfPq", "sq8": "IvfSq"}
 """The names that LanceDB gives the settings of its indexes."""
 
 
-def index_of(record: Record, rows: int) -> Any:
+def index_of(record: CollectionRecord, rows: int) -> Any:
     """Return what LanceDB builds over the vectors of about so many rows, as `ann.recipe` does; None for exact search.
 
     Raises:

@@ -35,17 +35,17 @@ from sentcli.stores.lance.client import (
     all_tables,
     connect,
     is_folder,
+    lance_errors,
     place_of,
-    reading,
     require_room_in,
     writing,
 )
 from sentcli.stores.lance.corpus import LanceSearch, LanceVectors
 from sentcli.stores.lance.filter import with_ids
 from sentcli.stores.lance.index import INDEX_TYPES, index_of
-from sentcli.stores.lance.table import REQUEST_ROWS, LanceCollection, schema_of
+from sentcli.stores.lance.table import TAKEN_ROWS, LanceCollection, schema_of
 from sentcli.stores.lance.waiting import WaitingRows
-from sentcli.stores.record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, Record
+from sentcli.stores.record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places, arranged
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Lance:
 
     @contextmanager
     def open(
-        self, record: Record, order: Places, *, overwrite: bool, keeps_before: bool = False
+        self, record: CollectionRecord, order: Places, *, overwrite: bool, keeps_before: bool = False
     ) -> Iterator[LanceStore]:
         """Open a table to write it; its readers see the old version until `LanceStore.publish`.
 
@@ -116,7 +116,7 @@ class Lance:
             yield
 
     @contextmanager
-    def compare(self, record: Record) -> Iterator[LanceRows]:
+    def compare(self, record: CollectionRecord) -> Iterator[LanceRows]:
         """Open a table to compare its rows; nothing is written.
 
         Raises:
@@ -131,10 +131,10 @@ class Lance:
         """The tag of the version before the table was made anew."""
         return f"{self.address} {self.name}, tag {BEFORE}"
 
-    def before_record(self) -> Record | None:
+    def before_record(self) -> CollectionRecord | None:
         """Return the record of the version before, if there is one."""
         table = LanceCollection.open(self.address, self.name).table
-        with reading(self.before):
+        with lance_errors(self.before):
             if BEFORE not in table.tags.list():
                 return None
             table.checkout(BEFORE)
@@ -161,7 +161,7 @@ class LanceRows:
 
     title: str
     collection: LanceCollection
-    record: Record
+    record: CollectionRecord
     there: KnownRows
 
     def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
@@ -195,7 +195,7 @@ class LanceStore:
         self,
         place: Lance,
         database: Any,
-        record: Record,
+        record: CollectionRecord,
         old: LanceCollection | None,
         order: Places,
         index: Any,
@@ -280,7 +280,7 @@ class LanceStore:
         """
         if self.old is None:
             return
-        with reading(self.title):
+        with lance_errors(self.title):
             newest = int(self.database.open_table(self.place.name).version)
         if newest != self.old.version:
             raise InputError(
@@ -341,7 +341,7 @@ class LanceStore:
 
     def _has_index(self) -> bool:
         assert self.collection is not None
-        with reading(self.title):
+        with lance_errors(self.title):
             return any(VECTORS in index.columns for index in self.collection.table.list_indices())
 
     def _build_index(self) -> None:
@@ -400,8 +400,8 @@ def _vectors_of(collection: LanceCollection | None, there: KnownRows, hashes: Se
         return {}
     row_ids = there.keys_of_texts(hashes)
     found: dict[str, AnyArray] = {}
-    for start in range(0, len(row_ids), REQUEST_ROWS):
-        table = collection.table_of(row_ids[start : start + REQUEST_ROWS], [HASH, VECTORS])
+    for start in range(0, len(row_ids), TAKEN_ROWS):
+        table = collection.table_of(row_ids[start : start + TAKEN_ROWS], [HASH, VECTORS])
         vectors = table[VECTORS].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
         found |= zip(map(text_of, table[HASH].to_pylist()), vectors, strict=True)
     return found

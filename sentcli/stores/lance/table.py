@@ -24,25 +24,23 @@ from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 from sentcli.stores.collection_corpus import FoundRows, best_found
 from sentcli.stores.known_rows import RowBatch
-from sentcli.stores.lance.client import chosen_table, connect, opened_table, reading, table_names, writing
+from sentcli.stores.lance.client import chosen_table, connect, lance_errors, opened_table, table_names, writing
 from sentcli.stores.lance.filter import with_ids
-from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record, texts_of_rows, without_place
+from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, CollectionRecord, texts_of_rows, without_place
+from sentcli.stores.store import REQUEST_HITS, REQUEST_QUERIES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RECORD_KEY = "sentcli"
-"""The key of the metadata of the vectors that holds the `Record`, as JSON."""
-REQUEST_ROWS = 1000
+"""The key of the metadata of the vectors that holds the `CollectionRecord`, as JSON."""
+TAKEN_ROWS = 1000
 """How many rows are asked for by their ids at a time."""
-REQUEST_QUERIES = 256
-REQUEST_HITS = 2_000_000
-"""How many queries are sent together, and how many hits they ask for together."""
 NAMED_VERSIONS = 10
 """How many of the newest versions an error names."""
 
 
-def schema_of(record: Record) -> pa.Schema:
+def schema_of(record: CollectionRecord) -> pa.Schema:
     """Return the fields of a table, with its record."""
     import pyarrow as pa
 
@@ -69,7 +67,7 @@ class LanceCollection:
     """LanceDB's table, which stays at its version."""
     name: str
     address: str
-    record: Record
+    record: CollectionRecord
 
     @property
     def title(self) -> str:
@@ -121,7 +119,7 @@ class LanceCollection:
             InputError: if sentcli has not made it, or its fields are not those of the record.
         """
         title = f"{address} {name}"
-        with reading(title):
+        with lance_errors(title):
             schema = table.schema
             table.count_rows()
         metadata: dict[bytes, bytes] = {}
@@ -129,7 +127,7 @@ class LanceCollection:
             metadata = schema.field(VECTORS).metadata or {}
         if RECORD_KEY.encode() not in metadata:
             raise InputError(f"{title} was not made by sentcli index; choose another --collection")
-        record = Record.read(metadata[RECORD_KEY.encode()].decode("utf-8", "replace"), title)
+        record = CollectionRecord.read(metadata[RECORD_KEY.encode()].decode("utf-8", "replace"), title)
         there = {field.name: field.type for field in schema}
         for field in schema_of(record):
             if there.get(field.name) != field.type:
@@ -141,7 +139,7 @@ class LanceCollection:
         """What the record says about how the vectors were made."""
         return Provenance.named(self.title, self.record.settings)
 
-    def with_columns(self, record: Record) -> LanceCollection:
+    def with_columns(self, record: CollectionRecord) -> LanceCollection:
         """Add the columns that a record has besides, without values, and return the collection with that record."""
         own = schema_of(self.record).names
         added = [field for field in schema_of(record) if field.name not in own]
@@ -161,12 +159,12 @@ class LanceCollection:
 
     def count(self, condition: str = "") -> int:
         """Return the number of rows that meet a condition of `filter_of`."""
-        with reading(self.title):
+        with lance_errors(self.title):
             return int(self.table.count_rows(condition or None))
 
     def scan(self, fields: Sequence[str], condition: str = "", *, row_ids: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield some fields of all rows that meet a condition; with `row_ids` their numbers as ``_rowid``, too."""
-        with reading(self.title):
+        with lance_errors(self.title):
             query = self.table.search().select(list(fields)).with_row_id(row_ids)
             if condition:
                 query = query.where(condition)
@@ -174,14 +172,14 @@ class LanceCollection:
 
     def table_of(self, row_ids: list[int], fields: Sequence[str]) -> pa.Table:
         """Return some fields of the rows with these numbers, in no order."""
-        with reading(self.title):
+        with lance_errors(self.title):
             return self.table.take_row_ids(row_ids).select(list(fields)).to_arrow()
 
     def taken(self, row_ids: Sequence[int], fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield some fields of the rows with these numbers, in no order."""
-        for start in range(0, len(row_ids), REQUEST_ROWS):
-            with reading(self.title):
-                query = self.table.take_row_ids(list(row_ids[start : start + REQUEST_ROWS]))
+        for start in range(0, len(row_ids), TAKEN_ROWS):
+            with lance_errors(self.title):
+                query = self.table.take_row_ids(list(row_ids[start : start + TAKEN_ROWS]))
                 yield from query.select(list(fields)).to_arrow().to_pylist()
 
     def orders(self, column: Any) -> Int64Array:
@@ -203,9 +201,9 @@ class LanceCollection:
 
     def vectors(self, row_ids: Int64Array) -> Iterator[tuple[Int64Array, Vectors]]:
         """Yield the vectors of the rows with some numbers, in no order: their numbers ``[n]`` and ``[n, dim]``."""
-        for start in range(0, len(row_ids), REQUEST_ROWS):
-            with reading(self.title):
-                query = self.table.take_row_ids(row_ids[start : start + REQUEST_ROWS].tolist())
+        for start in range(0, len(row_ids), TAKEN_ROWS):
+            with lance_errors(self.title):
+                query = self.table.take_row_ids(row_ids[start : start + TAKEN_ROWS].tolist())
                 table = query.select([VECTORS]).with_row_id().to_arrow()
             numbers = table["_rowid"].to_numpy().astype(np.int64)
             flat = table[VECTORS].combine_chunks().flatten().to_numpy()
@@ -214,8 +212,8 @@ class LanceCollection:
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Return rows by their ids, of those that are there."""
         documents = {}
-        for start in range(0, len(ids), REQUEST_ROWS):
-            condition = with_ids(ids[start : start + REQUEST_ROWS])
+        for start in range(0, len(ids), TAKEN_ROWS):
+            condition = with_ids(ids[start : start + TAKEN_ROWS])
             for batch in self.scan(self.fields, condition):
                 for row in batch.to_pylist():
                     documents[row[ID]] = self.document(row)
@@ -250,7 +248,7 @@ class LanceCollection:
     def _asked(self, vectors: Vectors, condition: str, count: int) -> list[FoundRows]:
         """Return at most `count` rows of each query, in order."""
         record = self.record
-        with reading(self.title):
+        with lance_errors(self.title):
             query = self.table.search(list(np.ascontiguousarray(vectors, np.float32)), vector_column_name=VECTORS)
             query = query.distance_type(record.similarity).limit(count).select([ORDER, "_distance"]).with_row_id(True)
             if condition:
@@ -283,11 +281,11 @@ def _check_out(table: Any, title: str, version: int) -> None:
     Raises:
         InputError: which says which there are.
     """
-    with reading(title):
+    with lance_errors(title):
         versions = [int(entry["version"]) for entry in table.list_versions()]
     if version not in versions:
         newest = ", ".join(map(str, versions[-NAMED_VERSIONS:]))
         problem = f"{title} has no such version, or --compact has removed it"
         raise InputError(f"--at {version}: {problem}; its {len(versions):,} versions end with {newest}")
-    with reading(title):
+    with lance_errors(title):
         table.checkout(version)

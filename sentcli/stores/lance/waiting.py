@@ -12,9 +12,9 @@ from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.writers import arrow_column
 from sentcli.stores.known_rows import KnownRows, pair_hashes, within
-from sentcli.stores.lance.client import NEXT, all_tables, reading, writing
+from sentcli.stores.lance.client import NEXT, all_tables, lance_errors, writing
 from sentcli.stores.lance.table import LanceCollection, schema_of
-from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class WaitingRows:
         record: of that table; rows that wait for a table with another one are dropped.
     """
 
-    def __init__(self, database: Any, address: str, name: str, record: Record) -> None:
+    def __init__(self, database: Any, address: str, name: str, record: CollectionRecord) -> None:
         self.database, self.name, self.title = database, name + NEXT, f"{address} {name}"
         self.record = record
         self.schema = schema_of(record)
@@ -40,7 +40,7 @@ class WaitingRows:
         self.table: Any = None
         try:
             earlier = None
-            with reading(self.title):
+            with lance_errors(self.title):
                 if self.name in all_tables(database):
                     earlier = LanceCollection.of(database.open_table(self.name), address, self.name)
             if earlier is not None and earlier.record.is_as(record):
@@ -132,7 +132,7 @@ class WaitingRows:
 
     def _scan(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self.table is not None:
-            with reading(self.title):
+            with lance_errors(self.title):
                 yield from self.table.search().select(list(fields)).to_batches()
 
     def drop(self) -> None:

@@ -16,10 +16,9 @@ from sentcli.errors import InputError, SentcliError, library_errors, one_line, r
 from sentcli.io.atomic import NoRoomError, require_room, room_explained
 from sentcli.io.places import by_proxy, path_behind
 from sentcli.printable import remember
+from sentcli.stores.store import CONNECT_SECONDS
 
 SCHEME = "milvus:"
-SECONDS = 20
-"""How long a server may take to accept a connection."""
 
 
 @contextmanager
@@ -128,7 +127,7 @@ def _client(address: str) -> Any:
         why = "cannot be opened; another process may have it open"
         options["grpc_options"] = {"grpc.enable_http_proxy": 0}  # its server is in this process, where no proxy leads
     try:
-        return MilvusClient(place, token=token, timeout=SECONDS, **options)
+        return MilvusClient(place, token=token, timeout=CONNECT_SECONDS, **options)
     except Exception as error:
         raise InputError(f"{address} {why} ({one_line(error)})") from error
 

@@ -35,21 +35,21 @@ from sentcli.stores.record import (
     ORDER,
     TEXTS,
     VECTORS,
-    Record,
+    CollectionRecord,
     texts_of_rows,
     without_place,
 )
 
 NEXT = "_sentcli_next"
-OLD = "_sentcli_old"
+BEING_REPLACED = "_sentcli_old"
 BEFORE = "_before"
 """The ends of the names of what will replace a collection, of the one that is being replaced, and of one that is kept
 as it was before it was."""
 RECORD_PROPERTY = "sentcli"
-"""The property of a collection that holds its `Record`, as JSON."""
+"""The property of a collection that holds its `CollectionRecord`, as JSON."""
 REQUEST_ROWS = 500
 """How many rows are sent or asked for at a time: some MB."""
-MOST_ROWS = 16_384
+MOST_ANSWER_ROWS = 16_384
 """The most rows that Milvus returns for one query."""
 REQUEST_BYTES = 2**21
 """About how much is asked for at a time where the size of the rows is known: each query of Milvus Lite takes 0.1 s."""
@@ -62,7 +62,7 @@ class MilvusCollection:
     client: Any
     name: str
     address: str
-    record: Record
+    record: CollectionRecord
     places: dict[str, int] = field(default_factory=dict)
     """A place for each id that was met, of a collection of `FIRST_FORMAT`, which keeps none."""
 
@@ -87,7 +87,7 @@ class MilvusCollection:
             return None
         with answering(title):
             properties = client.describe_collection(name)["properties"]
-            record = Record.read(properties[RECORD_PROPERTY], title)
+            record = CollectionRecord.read(properties[RECORD_PROPERTY], title)
             if record.rows is None:
                 clear_half_made(address, name)
             client.load_collection(name)
@@ -103,7 +103,7 @@ class MilvusCollection:
         title = f"{address} {name}"
         with answering(title):
             if not client.has_collection(name):
-                old = name + OLD
+                old = name + BEING_REPLACED
                 if not client.has_collection(old):
                     return False
                 client.rename_collection(old, name)
@@ -113,7 +113,7 @@ class MilvusCollection:
         return True
 
     @classmethod
-    def begun(cls, client: Any, address: str, name: str, record: Record) -> MilvusCollection | None:
+    def begun(cls, client: Any, address: str, name: str, record: CollectionRecord) -> MilvusCollection | None:
         """Return what an interrupted run has begun to replace a collection with; with another record it is deleted."""
         next_name = name + NEXT
         with suppress(SentcliError):  # it is damaged
@@ -128,7 +128,7 @@ class MilvusCollection:
         """Put a finished collection, whose name ends in `NEXT`, in the place of the one that it replaces."""
         client = self.client
         name = self.name.removesuffix(NEXT)
-        old = name + OLD
+        old = name + BEING_REPLACED
         with answering(self.title):
             if client.has_collection(old):
                 client.drop_collection(old)
@@ -149,17 +149,17 @@ class MilvusCollection:
         before = name + BEFORE
         with answering(f"{address} {name}"):
             is_kept = client.has_collection(before)
-            if not is_kept and client.has_collection(name + OLD):  # what was going on was killed
-                client.rename_collection(name + OLD, before)
+            if not is_kept and client.has_collection(name + BEING_REPLACED):  # what was going on was killed
+                client.rename_collection(name + BEING_REPLACED, before)
         return cls.find(client, address, before)
 
     @classmethod
     def go_back(cls, client: Any, address: str, name: str) -> None:
         """Exchange the names of a collection and of the one before; `is_there` and `before` mend what a kill leaves."""
         with answering(f"{address} {name}"):
-            client.rename_collection(name, name + OLD)
+            client.rename_collection(name, name + BEING_REPLACED)
             client.rename_collection(name + BEFORE, name)
-            client.rename_collection(name + OLD, name + BEFORE)
+            client.rename_collection(name + BEING_REPLACED, name + BEFORE)
             client.load_collection(name)
 
     @classmethod
@@ -189,7 +189,7 @@ class MilvusCollection:
         return collection
 
     @classmethod
-    def create(cls, client: Any, address: str, name: str, record: Record, rows: int) -> MilvusCollection:
+    def create(cls, client: Any, address: str, name: str, record: CollectionRecord, rows: int) -> MilvusCollection:
         """Make an empty collection.
 
         Args:
@@ -259,7 +259,7 @@ class MilvusCollection:
             places = np.fromiter(map(self.place_of, batch), np.int64, len(batch))
             yield RowBatch(ids, hashes, places, ids)
 
-    def takes(self, record: Record) -> Record:
+    def takes(self, record: CollectionRecord) -> CollectionRecord:
         """Return the record of the collection with the columns that rows bring into it.
 
         Raises:
@@ -273,7 +273,7 @@ class MilvusCollection:
             raise InputError(f"{self.title}: {problem}; --overwrite makes it anew")
         return taken
 
-    def with_columns(self, record: Record) -> MilvusCollection:
+    def with_columns(self, record: CollectionRecord) -> MilvusCollection:
         """Add the columns that a record has besides, without values, and return the collection with that record."""
         if record.columns == self.record.columns:
             return self
@@ -386,7 +386,7 @@ class MilvusCollection:
         found = []
         for start in range(0, len(vectors), REQUEST_ROWS):
             ask = partial(self._asked, list(vectors[start : start + REQUEST_ROWS]), condition)
-            found += best_found(ask, k, MOST_ROWS)
+            found += best_found(ask, k, MOST_ANSWER_ROWS)
         return found
 
     def _asked(self, vectors: list[Any], condition: str, count: int) -> list[FoundRows]:
@@ -446,7 +446,7 @@ def _rows_of(size: int, batch: Sequence[dict[str, Any]]) -> int:
     """Return how many rows like those of a batch have about so many bytes, within what Milvus allows."""
     batch_bytes = max(sum(map(_bytes_of, batch)), 1)
     rows = size * len(batch) // batch_bytes
-    return min(MOST_ROWS, max(REQUEST_ROWS, rows))
+    return min(MOST_ANSWER_ROWS, max(REQUEST_ROWS, rows))
 
 
 def _bytes_of(row: dict[str, Any]) -> int:

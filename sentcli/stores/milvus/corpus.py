@@ -24,7 +24,7 @@ from sentcli.stores.collection_corpus import (
     FoundByIds,
     FoundRows,
     MeasuredCollection,
-    fitted,
+    fitted_queries,
     refuse_options_of_files,
     side_by_side,
 )
@@ -114,7 +114,7 @@ class MilvusCorpus(FoundByIds):
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        return self.remembered(self.collection.nearest(fitted(vectors, self.origin), k, self.condition))
+        return self.remembered(self.collection.nearest(fitted_queries(vectors, self.origin), k, self.condition))
 
     def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""

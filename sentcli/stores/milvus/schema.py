@@ -7,7 +7,7 @@ from typing import Any
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
-from sentcli.stores.record import HASH, ID, ORDER, TEXT_DIGITS, TEXTS, VECTORS, Record
+from sentcli.stores.record import HASH, ID, ORDER, TEXT_DIGITS, TEXTS, VECTORS, CollectionRecord
 
 INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
 """The indexes of Milvus for the kinds of `index --type`."""
@@ -16,7 +16,7 @@ NOT_IN_A_FILE = ["ivfpq"]
 METRICS: dict[Similarity, str] = {"cosine": "COSINE", "dot": "IP"}
 
 
-def schema_of(client: Any, record: Record) -> Any:
+def schema_of(client: Any, record: CollectionRecord) -> Any:
     """Return the fields of a collection, as pymilvus takes them."""
     from pymilvus import DataType
 
@@ -43,7 +43,7 @@ def field_of(kind: str) -> dict[str, Any]:
     return {"datatype": DataType.VARCHAR, "nullable": True, "max_length": MOST_TEXT_BYTES}
 
 
-def indexes_of(client: Any, record: Record, rows: int) -> Any:
+def indexes_of(client: Any, record: CollectionRecord, rows: int) -> Any:
     """Return the indexes of a collection of about so many rows, as pymilvus takes them."""
     indexes = client.prepare_index_params()
     kind = record.kind

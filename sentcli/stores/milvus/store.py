@@ -22,7 +22,7 @@ from sentcli.stores.milvus.collection import BEFORE, NEXT, MilvusCollection
 from sentcli.stores.milvus.corpus import CollectionSearch, CollectionVectors
 from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
 from sentcli.stores.milvus.schema import INDEX_TYPES, NOT_IN_A_FILE
-from sentcli.stores.record import FIRST_FORMAT, HASH, ID, VECTORS, Record
+from sentcli.stores.record import FIRST_FORMAT, HASH, ID, VECTORS, CollectionRecord
 from sentcli.stores.row_places import EMPTY, Places, arranged
 
 
@@ -48,7 +48,7 @@ class Milvus:
 
     @contextmanager
     def open(
-        self, record: Record, order: Places, *, overwrite: bool, keeps_before: bool = False
+        self, record: CollectionRecord, order: Places, *, overwrite: bool, keeps_before: bool = False
     ) -> Iterator[MilvusStore]:
         """Open a collection to write it; with `overwrite` the old one stays until the new one is whole.
 
@@ -66,7 +66,7 @@ class Milvus:
                 MilvusCollection.open(client, address, store.collection.name).promote(keeps_before=keeps_before)
 
     @contextmanager
-    def compare(self, record: Record) -> Iterator[MilvusStore]:
+    def compare(self, record: CollectionRecord) -> Iterator[MilvusStore]:
         """Open a collection to compare its rows; nothing is written.
 
         Raises:
@@ -81,7 +81,7 @@ class Milvus:
         """The address and the name of the collection as it was before it was replaced."""
         return f"{self.address} {self.name}{BEFORE}"
 
-    def before_record(self) -> Record | None:
+    def before_record(self) -> CollectionRecord | None:
         """Return the record of the collection before, if there is one."""
         with connect(self.address) as client:
             before = MilvusCollection.before(client, self.address, self.name)
@@ -97,7 +97,7 @@ class Milvus:
         with connect(self.address, to_write=True) as client, answering(self.before):
             client.drop_collection(self.name + BEFORE)
 
-    def _begun(self, client: Any, record: Record, rows: int, *, replaces: bool) -> MilvusCollection:
+    def _begun(self, client: Any, record: CollectionRecord, rows: int, *, replaces: bool) -> MilvusCollection:
         """Return the collection that rows are written into: the one of that name, or what will replace it.
 
         Raises:
@@ -136,7 +136,7 @@ class MilvusStore:
         return self.collection
 
     @property
-    def record(self) -> Record:
+    def record(self) -> CollectionRecord:
         """What the collection says about itself."""
         return self.collection.record
 

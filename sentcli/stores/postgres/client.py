@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from sentcli.errors import InputError, SentcliError, library_errors, nearest, one_line, required
 from sentcli.io.atomic import NoRoomError
 from sentcli.printable import remember
-from sentcli.stores.record import Record
+from sentcli.stores.record import CollectionRecord
+from sentcli.stores.store import CONNECT_SECONDS
 
 required("psycopg", "psycopg", "postgres", "PostgreSQL")
 required("pgvector", "pgvector", "postgres", "PostgreSQL")
@@ -36,11 +37,9 @@ BEFORE = "__before"
 """The end of the name of a table as it was before it was replaced."""
 MOST_NAME_BYTES = 63 - len(BEFORE)
 RECORD_KEY = "sentcli"
-"""The key of the `Record` in the comment of a table, which is JSON."""
+"""The key of the `CollectionRecord` in the comment of a table, which is JSON."""
 LEAST_PGVECTOR = (0, 8)
 """The release of pgvector that goes on searching an index until enough rows meet a condition."""
-SECONDS = 20
-"""How long a server may take to accept a connection, unless the address says otherwise."""
 FETCHED_ROWS = 10_000
 """How many rows come at a time."""
 ENDED = "57P0"
@@ -137,7 +136,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Connection]:
     try:
         settings = psycopg.conninfo.conninfo_to_dict(address)
         remember(str(settings.get("password") or ""))
-        settings.setdefault("connect_timeout", SECONDS)
+        settings.setdefault("connect_timeout", CONNECT_SECONDS)
         settings.setdefault("application_name", "sentcli")
         settings["client_encoding"] = "UTF8"
         logging.getLogger("psycopg").setLevel(logging.CRITICAL + 1)  # it says what is raised as well
@@ -202,7 +201,7 @@ def comments(connection: Connection, schema: str | None) -> dict[str, str | None
     return dict(connection.execute(asked, [schema]).fetchall())
 
 
-def record_of(comment: str | None, title: str) -> Record | None:
+def record_of(comment: str | None, title: str) -> CollectionRecord | None:
     """Return the record in the comment of a table; None if another program made the table.
 
     Raises:
@@ -211,10 +210,10 @@ def record_of(comment: str | None, title: str) -> Record | None:
     prefix = f'{{"{RECORD_KEY}": '
     if comment is None or not comment.startswith(prefix):
         return None
-    return Record.read(comment.removeprefix(prefix)[:-1], title)
+    return CollectionRecord.read(comment.removeprefix(prefix)[:-1], title)
 
 
-def comment_of(record: Record) -> str:
+def comment_of(record: CollectionRecord) -> str:
     """Return the comment of a table with a record."""
     return json.dumps({RECORD_KEY: asdict(record)})
 

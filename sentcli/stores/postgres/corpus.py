@@ -25,7 +25,7 @@ from sentcli.stores.collection_corpus import (
     FoundByIds,
     FoundRows,
     MeasuredCollection,
-    fitted,
+    fitted_queries,
     refuse_options_of_files,
     side_by_side,
 )
@@ -112,7 +112,7 @@ class PostgresCorpus(FoundByIds):
         k = min(k, len(self))
         if not k:
             return Neighbours.none(len(vectors))
-        queries = fitted(vectors, self.origin)
+        queries = fitted_queries(vectors, self.origin)
         return self.remembered(self.collection.nearest(queries, k, len(self), self.condition))
 
     def to_check(self) -> PostgresSearch | None:

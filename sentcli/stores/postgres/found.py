@@ -11,9 +11,9 @@ from sentcli.io.column_types import TEXT
 from sentcli.model.spec import Similarity
 from sentcli.stores.postgres.client import SQL, Connection, Identifier, TableName, answering, shown
 from sentcli.stores.postgres.table import OPERATOR_CLASSES, Fields, PostgresTable
-from sentcli.stores.record import ID, TEXTS, Record
+from sentcli.stores.record import ID, TEXTS, CollectionRecord
 
-KINDS = {
+COLUMN_KINDS = {
     **dict.fromkeys(["smallint", "integer", "bigint"], "int"),
     **dict.fromkeys(["real", "double precision", "numeric"], "float"),
     "boolean": "bool",
@@ -25,7 +25,7 @@ KINDS = {
 VECTOR_TYPES = ("vector", "halfvec")
 LEFT_OUT = (*VECTOR_TYPES, "sparsevec", "bit", "bytea", "tsvector")
 """The types of fields that are no columns of a corpus."""
-INDEXES = """SELECT am.amname, o.opcname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+_INDEXES = """SELECT am.amname, o.opcname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_am am ON am.oid = c.relam JOIN pg_opclass o ON o.oid = i.indclass[0]
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = %s::regclass AND a.attname = %s AND am.amname IN ('hnsw', 'ivfflat') AND i.indisvalid
@@ -69,7 +69,7 @@ def found_table(
     columns = {}
     for name, type_name in types.items():
         if name not in (*names, ID, TEXTS) and type_name not in LEFT_OUT:
-            columns[name] = (name, KINDS.get(type_name, TEXT))
+            columns[name] = (name, COLUMN_KINDS.get(type_name, TEXT))
     fields = Fields(
         id=key,
         text=SQL("coalesce({}::text, '')").format(text),
@@ -79,7 +79,7 @@ def found_table(
         vector_type=kind,
         filled=SQL("({} IS NOT NULL AND {} IS NOT NULL)").format(key, vector),
     )
-    record = Record(settings={}, dimension=1, similarity="cosine", columns=columns)
+    record = CollectionRecord(settings={}, dimension=1, similarity="cosine", columns=columns)
     table = PostgresTable(connection, address, place, record, fields)
     indexes = indexes_of(table, names[2])
     method, by = _searched(indexes, similarity)
@@ -95,7 +95,7 @@ def indexes_of(table: PostgresTable, name: str) -> list[tuple[str, str]]:
     """Return the method and the operators of each index over a field of vectors of a table."""
     with answering(table.title):
         named = table.place.sql.as_string(table.connection)
-        return table.connection.execute(INDEXES, [named, name]).fetchall()
+        return table.connection.execute(_INDEXES, [named, name]).fetchall()
 
 
 def _searched(indexes: list[Any], similarity: Similarity | None) -> tuple[str, Similarity]:

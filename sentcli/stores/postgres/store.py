@@ -40,8 +40,8 @@ from sentcli.stores.postgres.client import (
 from sentcli.stores.postgres.corpus import PostgresCorpus
 from sentcli.stores.postgres.found import indexes_of
 from sentcli.stores.postgres.stage import append, create, delete, move, types_of
-from sentcli.stores.postgres.table import METHODS, MOST_DIMENSIONS, OPERATOR_CLASSES, Fields, PostgresTable
-from sentcli.stores.record import HASH, ID, VECTORS, Record
+from sentcli.stores.postgres.table import INDEX_METHODS, MOST_DIMENSIONS, OPERATOR_CLASSES, Fields, PostgresTable
+from sentcli.stores.record import HASH, ID, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places, arranged
 
 RIGHTS = """SELECT coalesce(quote_ident(rolname), 'PUBLIC'), privilege_type FROM pg_class c,
@@ -63,11 +63,11 @@ class Postgres:
         self.title = f"{shown(self.address)} {self.place}"
         if options.compact:
             raise InputError("--compact goes with lance:PLACE; PostgreSQL compacts its tables by itself (VACUUM)")
-        one_of("--type of a collection", kind, list(METHODS))
+        one_of("--type of a collection", kind, list(INDEX_METHODS))
 
     @contextmanager
     def open(
-        self, record: Record, order: Places, *, overwrite: bool, keeps_before: bool = False
+        self, record: CollectionRecord, order: Places, *, overwrite: bool, keeps_before: bool = False
     ) -> Iterator[PostgresStore]:
         """Open a table to write it; its readers see the old rows until `PostgresStore.publish`.
 
@@ -115,7 +115,7 @@ class Postgres:
             yield connection
 
     @contextmanager
-    def compare(self, record: Record) -> Iterator[PostgresStore]:
+    def compare(self, record: CollectionRecord) -> Iterator[PostgresStore]:
         """Open a table to compare its rows; nothing is written.
 
         Raises:
@@ -130,7 +130,7 @@ class Postgres:
         """The address and the name of the table as it was before it was replaced."""
         return f"{self.title}{BEFORE}"
 
-    def before_record(self) -> Record | None:
+    def before_record(self) -> CollectionRecord | None:
         """Return the record of the table before, if there is one."""
         with connect(self.address) as connection:
             before = self._find(connection, self.place.beside(BEFORE))
@@ -170,7 +170,7 @@ class PostgresStore:
         self,
         database: Postgres,
         connection: Connection,
-        record: Record,
+        record: CollectionRecord,
         old: PostgresTable | None,
         order: Places | None,
         *,
@@ -306,7 +306,7 @@ class PostgresStore:
     def _build_index(self, table: PostgresTable) -> None:
         """Build the index of the record over all rows of a table, whose recall is measured afterwards."""
         record = self.record
-        method = METHODS[record.kind]
+        method = INDEX_METHODS[record.kind]
         if method is None:
             return
         with console.working(f"indexing ({record.kind})") as step:

@@ -39,7 +39,8 @@ from sentcli.stores.postgres.client import (
     shown,
 )
 from sentcli.stores.postgres.conditions import sql_of
-from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, CollectionRecord
+from sentcli.stores.store import REQUEST_HITS, REQUEST_QUERIES
 
 COLUMN_TYPES = {
     "int": "int8",
@@ -51,26 +52,23 @@ COLUMN_TYPES = {
     "text": "text",
 }
 """PostgreSQL's types by the names of ``--types``."""
-METHODS = {"flat": None, "hnsw": "hnsw", "ivf": "ivfflat"}
+INDEX_METHODS = {"flat": None, "hnsw": "hnsw", "ivf": "ivfflat"}
 """What pgvector calls the kinds of ``--type``."""
 OPERATORS: dict[Similarity, str] = {"cosine": "<=>", "dot": "<#>"}
 OPERATOR_CLASSES: dict[Similarity, str] = {"cosine": "cosine_ops", "dot": "ip_ops"}
 """The distances of pgvector, and what an index over them is called behind the type of the vectors."""
-SETTINGS = {"hnsw": "hnsw.ef_search", "ivf": "ivfflat.probes"}
+INDEX_SETTINGS = {"hnsw": "hnsw.ef_search", "ivf": "ivfflat.probes"}
 MOST_EFFORT = {"hnsw": 1000, "ivf": 32_768}
 """The search parameters of the kinds, and the largest that pgvector takes."""
 ITERATIVE = {"hnsw": "strict_order", "ivf": "relaxed_order"}
 """How the search of an index goes on until enough rows meet a condition; hits are ordered once more anyway."""
 MOST_DIMENSIONS = {"vector": 2000, "halfvec": 4000}
 """The most dimensions over which pgvector makes an index."""
-REQUEST_QUERIES = 256
-REQUEST_HITS = 2_000_000
-"""How many queries are sent together, and how many hits they ask for together."""
 STREAMED_QUERIES = 4
 """From so many queries on, exact search reads all vectors once, which takes the time of some ten scans."""
 
 
-def vector_type(record: Record) -> str:
+def vector_type(record: CollectionRecord) -> str:
     """Return the type of the vectors: half precision where only that has an index."""
     is_long = record.kind != "flat" and record.dimension > MOST_DIMENSIONS["vector"]
     return "halfvec" if is_long else "vector"
@@ -92,7 +90,7 @@ class Fields:
     """The condition of rows that have an id and a vector; None where all have."""
 
     @classmethod
-    def of(cls, record: Record) -> Fields:
+    def of(cls, record: CollectionRecord) -> Fields:
         """Return those of a table that sentcli made."""
         key, text, vector, place = map(Identifier, (ID, TEXTS, VECTORS, ORDER))
         return cls(key, text, vector, place, vector_type=vector_type(record))
@@ -105,7 +103,7 @@ class PostgresTable:
     connection: Connection
     address: str
     place: TableName
-    record: Record
+    record: CollectionRecord
     fields: Fields
     version: None = None
     """PostgreSQL keeps no versions."""
@@ -222,7 +220,7 @@ class PostgresTable:
         """Return the search parameter that searches of the database have now."""
         kind = self.record.kind
         with answering(self.title):
-            asked = f"SELECT current_setting('{SETTINGS[kind]}'), '[1]'::vector"  # which loads pgvector
+            asked = f"SELECT current_setting('{INDEX_SETTINGS[kind]}'), '[1]'::vector"  # which loads pgvector
             ((value, _),) = self.connection.execute(asked).fetchall()
         return {EFFORT[kind]: int(value)}
 
@@ -264,12 +262,12 @@ class PostgresTable:
     def _settings(self, count: int) -> dict[str, Any]:
         """Return how an index is searched for so many rows."""
         kind = self.record.kind
-        settings: dict[str, Any] = {f"{METHODS[kind]}.iterative_scan": ITERATIVE[kind]}
+        settings: dict[str, Any] = {f"{INDEX_METHODS[kind]}.iterative_scan": ITERATIVE[kind]}
         effort = self.record.efforts.get(EFFORT[kind])
         if effort is not None:
             if kind == "hnsw":
                 effort = max(effort, count)  # a graph finds at first no more rows than it looks at
-            settings[SETTINGS[kind]] = min(effort, MOST_EFFORT[kind])
+            settings[INDEX_SETTINGS[kind]] = min(effort, MOST_EFFORT[kind])
         return settings
 
     def _exact(self, vectors: Vectors, condition: Composable | None, count: int) -> list[FoundRows]:

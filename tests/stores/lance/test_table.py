@@ -24,7 +24,7 @@ from sentcli.io.writers import arrow_column
 from sentcli.search.condition_reader import parse_condition
 from sentcli.stores.lance.filter import filter_of
 from sentcli.stores.lance.table import LanceCollection, schema_of
-from sentcli.stores.record import Record, fields_of
+from sentcli.stores.record import CollectionRecord, fields_of
 from tests.examples import examples
 from tests.tolerance import Near
 
@@ -234,7 +234,7 @@ def many(tmp_path_factory):
     columns["day"] = [None if day is None else day.item() for day in columns["day"]]
     kinds = {"n": "int", "x": "float", "t": "text", "ok": "bool", "day": "date", "at": "timestamp"}
     kinds["utc"] = "timestamp-utc"
-    record = Record(settings={"model": "m"}, dimension=4, similarity="cosine", columns=fields_of(kinds))
+    record = CollectionRecord(settings={"model": "m"}, dimension=4, similarity="cosine", columns=fields_of(kinds))
     keys = [f"r{i:03d}" for i in range(rows)]
     types = {**TYPES, "at": pa.timestamp("us"), "utc": pa.timestamp("us", "UTC")}
     arrays = {name: arrow_column(columns[name], types[name]) for name in kinds}

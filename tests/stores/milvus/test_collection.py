@@ -27,7 +27,7 @@ from sentcli.search.condition_reader import parse_condition
 from sentcli.stores.milvus import client as milvus_client
 from sentcli.stores.milvus import collection as milvus
 from sentcli.stores.milvus.rows import filter_of
-from sentcli.stores.record import Record, fields_of
+from sentcli.stores.record import CollectionRecord, fields_of
 from tests.examples import examples
 from tests.tolerance import rounding
 
@@ -172,7 +172,7 @@ def many(tmp_path_factory):
     columns["day"] = [None if day is None else day.item() for day in columns["day"]]
     address = f"milvus:{tmp_path_factory.mktemp('many') / 'm.db'}"
     kinds = {"n": "int", "x": "float", "t": "text", "ok": "bool", "day": "date"}
-    record = Record(settings={"model": "m"}, dimension=4, similarity="cosine", columns=fields_of(kinds))
+    record = CollectionRecord(settings={"model": "m"}, dimension=4, similarity="cosine", columns=fields_of(kinds))
     ids = [f"r{i:03d}" for i in range(rows)]
     block = Block(ids, [f"text {i}" for i in range(rows)], columns)
     table = pa.table({"id": ids, **{name: pa.array(columns[name], TYPES[name]) for name in kinds}})

@@ -14,7 +14,7 @@ from sentcli.io.writers import arrow_column
 from sentcli.search.condition_reader import parse_condition
 from sentcli.stores.postgres.client import TableName, connect
 from sentcli.stores.postgres.table import Fields, PostgresTable
-from sentcli.stores.record import Record, fields_of
+from sentcli.stores.record import CollectionRecord, fields_of
 from tests.examples import examples
 from tests.search.test_conditions import CONDITIONS, TYPES, VALUES
 
@@ -36,7 +36,7 @@ def many(postgres_server):
         "at": [None, *hours], "utc": [None, *(hour.replace(tzinfo=datetime.UTC) for hour in hours)],
     }  # fmt: skip
     columns = {name: [of[i] for i in random.integers(0, len(of), rows)] for name, of in values.items()}
-    record = Record(settings={"model": "m"}, dimension=4, similarity="cosine", columns=fields_of(KINDS))
+    record = CollectionRecord(settings={"model": "m"}, dimension=4, similarity="cosine", columns=fields_of(KINDS))
     keys = [f"r{i:03d}" for i in range(rows)]
     types = {**TYPES, "at": pa.timestamp("us"), "utc": pa.timestamp("us", "UTC")}
     arrays = {name: arrow_column(columns[name], types[name]) for name in KINDS}
