@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from sentcli.arrays import AnyArray, Float32Array, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import BM25
+from sentcli.search.exact import VectorSource
 from sentcli.search.faiss_index import EFFORTS
 from sentcli.search.neighbours import MORE_HITS, Neighbours, order_of_rows
 from sentcli.search.options import CorpusOptions, SearchOptions
@@ -162,12 +164,19 @@ class CollectionWords:
         return found
 
 
-class OfCollection:
-    """What a corpus in a database says of itself, which its collection knows."""
+@dataclass(frozen=True)
+class DatabaseCorpus:
+    """The rows of a collection that meet a condition, whatever the database is; see `corpus.Corpus`.
+
+    A position is the place of a row, by which rows of equal scores are ordered.
+    """
 
     collection: Any
-    condition: Any
+    condition: Any = None
     """What rows have to meet, as the database takes it; None or nothing in it stands for all rows."""
+    keys: dict[int, Any] = field(default_factory=dict)
+    """By what the database returns each row that was found, its id or a number, by its position."""
+    words: CollectionWords | None = None
 
     def __len__(self) -> int:
         return self._rows
@@ -181,6 +190,11 @@ class OfCollection:
     def max_top_k(self) -> int:
         """The number of rows."""
         return self._rows
+
+    @property
+    def in_order(self) -> bool:
+        """Whether `tables` yields rows in the order in which they were written."""
+        return True
 
     @property
     def title(self) -> str:
@@ -199,24 +213,17 @@ class OfCollection:
         schema: dict[str, Any] = self.collection.record.schema()
         return schema
 
-
-@dataclass(frozen=True)
-class FoundByIds(OfCollection):
-    """What is the same in corpora whose database returns rows by their ids."""
-
-    collection: Any
-    condition: Any = None
-    ids: dict[int, str] = field(default_factory=dict)
-    """The id of each row that was found, by its position."""
-    words: CollectionWords | None = None
-
-    def encoded(self) -> Iterator[tuple[Int64Array, list[str], list[str]]]:
-        """Yield the places, the ids and what was encoded of all rows of the collection, some at a time."""
+    def encoded(self) -> Iterator[tuple[Int64Array, list[Any], list[str]]]:
+        """Yield the places, the keys and what was encoded of all rows of the collection, some at a time."""
         raise NotImplementedError
 
     def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""
         raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a protocol says of the collection besides how its vectors are compared."""
+        return {}
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Return rows by their ids, of those that are there."""
@@ -224,11 +231,11 @@ class FoundByIds(OfCollection):
         return documents
 
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
-        """Return rows by their positions, of those that are still there."""
-        documents = self.documents([self.ids[position] for position in positions])
+        """Return rows by their positions, of those that are still there, where keys are ids."""
+        documents = self.documents([self.keys[position] for position in positions])
         by_position = {}
         for position in positions:
-            key = self.ids[position]
+            key = self.keys[position]
             if key in documents:
                 by_position[position] = documents[key]
         return by_position
@@ -241,7 +248,7 @@ class FoundByIds(OfCollection):
         The scores of BM25 are those of a directory: its index is built now, over the texts of all rows.
         """
         record = self.collection.record
-        protocol: dict[str, Any] = {}
+        protocol = self.facts()
         prepared = self
         if search.by_words:
             words = CollectionWords.of(self.encoded(), search.language or record.language)
@@ -250,6 +257,18 @@ class FoundByIds(OfCollection):
         if encoder is not None:
             protocol |= protocol_of(record, self.origin, search, encoder)
         return prepared, protocol
+
+    def nearest(self, vectors: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``."""
+        k = min(k, len(self))
+        if not k:
+            return Neighbours.none(len(vectors))
+        return self.remembered(self.found(fitted_queries(vectors, self.origin), k))
+
+    def found(self, queries: Vectors, k: int) -> list[FoundRows]:
+        """Return the `k` nearest rows of each query, whose vectors are as small as those of the collection."""
+        found: list[FoundRows] = self.collection.nearest(queries, k, self.condition)
+        return found
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
         """Return the best rows of each query by BM25."""
@@ -260,9 +279,9 @@ class FoundByIds(OfCollection):
         return self.remembered(self.words.search(queries, k, chosen))
 
     def remembered(self, found: Sequence[FoundRows]) -> Neighbours:
-        """Return hits by position, and remember the ids of their rows for `take`."""
+        """Return hits by position, and remember the keys of their rows for `take`."""
         for hits in found:
-            self.ids.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
+            self.keys.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
         return side_by_side(found)
 
 
@@ -286,12 +305,45 @@ def refuse_options_of_files(name: str, options: CorpusOptions, names: Sequence[s
             raise InputError(f"--{option.replace('_', '-')} goes with a --corpus of files, not with {name}")
 
 
+@dataclass(frozen=True)
+class CollectionVectors(VectorSource):
+    """The vectors of a collection; a position is the number of a row in an order that the database keeps."""
+
+    collection: Any
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the vectors."""
+        return int(self.collection.record.dimension)
+
+    def take(self, positions: Int64Array) -> Vectors:
+        """Return the rows at some positions."""
+        distinct, where = np.unique(positions, return_inverse=True)
+        return self.of_rising(distinct)[where.reshape(-1)]
+
+    @abstractmethod
+    def of_rising(self, positions: Int64Array) -> Vectors:
+        """Return the rows ``[n, dim]`` at positions that rise ``[n]``."""
+
+    @abstractmethod
+    def positions_of(self, hits: FoundRows) -> Int64Array:
+        """Return the positions of rows that were found, -1 of one that came meanwhile ``[hits]``."""
+
+
+def numbered(numbers: Int64Array, wanted: Int64Array) -> Int64Array:
+    """Return where numbers stand among rising ones, -1 for those that are not there ``[wanted]``."""
+    places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+    return np.where(numbers[places] == wanted, places, -1)
+
+
 @dataclass
-class MeasuredCollection:
-    """The index of a collection while its recall is measured: a `recall.IndexedSearch` that lacks `search`."""
+class CollectionSearch:
+    """The search through the index of a collection while its recall is measured; see `recall.IndexedSearch`."""
 
     record: CollectionRecord
     """With the search parameters that are tried."""
+    collection: Any
+    blocks: CollectionVectors
 
     @property
     def similarity(self) -> Similarity:
@@ -308,3 +360,12 @@ class MeasuredCollection:
     def set(self, efforts: dict[str, int]) -> None:
         """Set search parameters."""
         self.record = replace(self.record, efforts=efforts)
+
+    def search(self, queries: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``, of those that are compared."""
+        compared = []
+        for hits in replace(self.collection, record=self.record).nearest(queries, k):
+            positions = self.blocks.positions_of(hits)
+            is_there = positions >= 0
+            compared.append(FoundRows(positions[is_there], hits.keys[is_there], hits.scores[is_there]))
+        return side_by_side(compared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +15,14 @@ from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import VectorSource
-from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import (
-    CollectionWords,
+    CollectionVectors,
+    DatabaseCorpus,
     FoundRows,
-    MeasuredCollection,
-    OfCollection,
-    fitted_queries,
-    protocol_of,
+    numbered,
     refuse_options_of_files,
-    side_by_side,
 )
 from sentcli.stores.lance.filter import brackets, filter_of
 from sentcli.stores.lance.table import LanceCollection
@@ -35,8 +30,6 @@ from sentcli.stores.record import ID, ORDER, TEXTS, texts_of_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
 _ROWS_AT_A_TIME = 8192
@@ -46,20 +39,12 @@ MOST_BRACKETS = 12
 
 
 @dataclass(frozen=True)
-class LanceCorpus(OfCollection):
-    """The rows of a version that meet a condition; see `corpus.Corpus`. A position is what `ORDER` holds."""
+class LanceCorpus(DatabaseCorpus):
+    """The rows of a version that meet a condition; see `corpus.Corpus`. They are found by their numbers."""
 
     collection: LanceCollection
     condition: str = ""
     """A filter of LanceDB; empty stands for all rows."""
-    row_ids: dict[int, int] = field(default_factory=dict)
-    """The number of each row that was found, by its position."""
-    words: CollectionWords | None = None
-
-    @property
-    def in_order(self) -> bool:
-        """Whether `tables` yields rows in the order in which they were written."""
-        return True
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield all rows with some columns as tables of Arrow, in the order in which they came."""
@@ -104,38 +89,20 @@ class LanceCorpus(OfCollection):
                 counts[entry["values"]] += entry["counts"]
         return by_frequency(counts)
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return rows by their ids, of those that are there."""
-        return self.collection.documents(ids)
-
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions."""
         collection = self.collection
-        row_ids = [self.row_ids[position] for position in positions]
+        row_ids = [self.keys[position] for position in positions]
         documents = {}
         for row in collection.taken(row_ids, [ORDER, *collection.fields]):
             documents[row[ORDER]] = collection.document(row)
         return documents
 
-    def prepare(
-        self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
-    ) -> tuple[LanceCorpus, dict[str, Any]]:
-        """Compare the encoder with the vectors, and index the words if they are searched; see `corpus.Corpus.prepare`.
+    def facts(self) -> dict[str, Any]:
+        """Return the version."""
+        return {"version": self.collection.version}
 
-        The scores of BM25 are those of a directory: its index is built now, over the texts of all rows.
-        """
-        record = self.collection.record
-        protocol: dict[str, Any] = {"version": self.collection.version}
-        prepared = self
-        if search.by_words:
-            words = CollectionWords.of(self._texts(), search.language or record.language)
-            prepared = replace(self, words=words)
-            protocol = {"bm25": words.bm25.protocol(), **protocol}
-        if encoder is not None:
-            protocol |= protocol_of(record, self.origin, search, encoder)
-        return prepared, protocol
-
-    def _texts(self) -> Iterator[tuple[Int64Array, list[int], list[str]]]:
+    def encoded(self) -> Iterator[tuple[Int64Array, list[int], list[str]]]:
         """Yield the places, the numbers and what was encoded of all rows of the version, some at a time."""
         context = self.origin.context
         columns = self.collection.record.columns
@@ -147,34 +114,17 @@ class LanceCorpus(OfCollection):
             cells[TEXTS] = texts_of_rows(self.collection.title, ids, texts)
             yield self.collection.orders(batch[ORDER]), batch["_rowid"].to_pylist(), with_contexts(context, cells)
 
-    def nearest(self, vectors: Vectors, k: int) -> Neighbours:
-        """Return the nearest rows of each query ``[queries, dim]``."""
-        k = min(k, len(self))
-        if not k:
-            return Neighbours.none(len(vectors))
-        return self._remembered(self.collection.nearest(fitted_queries(vectors, self.origin), k, self.condition))
-
-    def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
-        """Return the best rows of each query by BM25."""
-        assert self.words is not None
-        chosen = None
-        if self.condition:
-            orders = [np.empty(0, np.int64)]
-            for batch in self.collection.scan([ORDER], self.condition):
-                orders.append(self.collection.orders(batch[ORDER]))
-            chosen = np.concatenate(orders)
-        return self._remembered(self.words.search(queries, k, chosen))
-
-    def _remembered(self, found: Sequence[FoundRows]) -> Neighbours:
-        """Return hits by position, and remember the numbers of their rows for `take`."""
-        for hits in found:
-            self.row_ids.update(zip(hits.places.tolist(), hits.keys.tolist(), strict=True))
-        return side_by_side(found)
+    def chosen(self) -> Int64Array:
+        """Return the places of the rows that meet the condition."""
+        orders = [np.empty(0, np.int64)]
+        for batch in self.collection.scan([ORDER], self.condition):
+            orders.append(self.collection.orders(batch[ORDER]))
+        return np.concatenate(orders)
 
 
 @dataclass(frozen=True)
-class LanceVectors(VectorSource):
-    """The vectors of a table; a position is the place of a row in the order of their numbers."""
+class LanceVectors(CollectionVectors):
+    """The vectors of a table; a position is that of a row in the order of their numbers."""
 
     collection: LanceCollection
 
@@ -186,11 +136,6 @@ class LanceVectors(VectorSource):
             numbers.append(batch["_rowid"].to_numpy().astype(np.int64))
         return np.sort(np.concatenate(numbers))
 
-    @property
-    def dimension(self) -> int:
-        """The dimension of the vectors."""
-        return self.collection.record.dimension
-
     def __len__(self) -> int:
         return len(self.row_ids)
 
@@ -200,10 +145,13 @@ class LanceVectors(VectorSource):
         for start in range(first, len(numbers), rows):
             yield self._of(numbers[start : start + rows])
 
-    def take(self, positions: Int64Array) -> Vectors:
-        """Return the rows at some positions."""
-        distinct, where = np.unique(positions, return_inverse=True)
-        return self._of(self.row_ids[distinct])[where.reshape(-1)]
+    def of_rising(self, positions: Int64Array) -> Vectors:
+        """Return the rows at positions that rise."""
+        return self._of(self.row_ids[positions])
+
+    def positions_of(self, hits: FoundRows) -> Int64Array:
+        """Return the positions of rows by their numbers."""
+        return numbered(self.row_ids, hits.keys)
 
     def _of(self, row_ids: Int64Array) -> Vectors:
         """Return the vectors of the rows with some numbers, which rise ``[n, dim]``."""
@@ -211,24 +159,6 @@ class LanceVectors(VectorSource):
         for numbers, part in self.collection.vectors(row_ids):
             vectors[np.searchsorted(row_ids, numbers)] = part
         return vectors
-
-
-@dataclass
-class LanceSearch(MeasuredCollection):
-    """The search through the index of a table; see `recall.IndexedSearch`."""
-
-    collection: LanceCollection
-    blocks: LanceVectors
-
-    def search(self, queries: Vectors, k: int) -> Neighbours:
-        """Return the nearest rows of each query ``[queries, dim]``."""
-        numbers = self.blocks.row_ids
-        collection = replace(self.collection, record=self.record)
-        by_position = []
-        for hits in collection.nearest(queries, k):
-            places = np.searchsorted(numbers, hits.keys)
-            by_position.append(replace(hits, places=places))
-        return side_by_side(by_position)
 
 
 @contextmanager

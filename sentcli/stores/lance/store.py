@@ -28,7 +28,8 @@ from sentcli.io.atomic import locked
 from sentcli.io.blocks import Block
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
-from sentcli.stores.known_rows import KnownRows, pair_hashes, text_of, within
+from sentcli.stores.collection_corpus import CollectionSearch
+from sentcli.stores.known_rows import KnownRows, text_of
 from sentcli.stores.lance.client import (
     NEXT,
     TABLE,
@@ -40,13 +41,14 @@ from sentcli.stores.lance.client import (
     require_room_in,
     writing,
 )
-from sentcli.stores.lance.corpus import LanceSearch, LanceVectors
+from sentcli.stores.lance.corpus import LanceVectors
 from sentcli.stores.lance.filter import with_ids
 from sentcli.stores.lance.index import INDEX_TYPES, index_of
 from sentcli.stores.lance.table import TAKEN_ROWS, LanceCollection, schema_of
 from sentcli.stores.lance.waiting import WaitingRows
 from sentcli.stores.record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places, arranged
+from sentcli.stores.staged import StagedRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +180,7 @@ class LanceRows:
             yield batch[ID].to_pylist()
 
 
-class LanceStore:
+class LanceStore(StagedRows):
     """A table while rows are written into it; see `stores.store.RowStore`.
 
     Args:
@@ -210,23 +212,10 @@ class LanceStore:
         self.old = old
         kept = None if overwrite else old
         self.collection = kept
-        self.there = KnownRows([] if kept is None else kept.known_rows())
+        self.waiting = WaitingRows(database, place.address, place.name, record)
+        super().__init__(KnownRows([] if kept is None else kept.known_rows()), self.waiting.pairs)
         may_move = record.format != FIRST_FORMAT  # whose places have no room between them
         self.places = arranged(order, self.there.places, may_move=may_move)
-        self.waiting = WaitingRows(database, place.address, place.name, record)
-        self.changed: list[Int64Array] = []
-        """The `pair_hashes` of rows that are not in the table."""
-        self.new_rows = 0
-        self.gone: list[str] = []
-
-    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
-        """Return which of some rows are neither in the table nor waiting, by their numbers."""
-        pairs = pair_hashes(ids, hashes)
-        is_changed = ~within(pairs, self.there.pairs)
-        self.changed.append(pairs[is_changed])
-        self.new_rows += int((~self.there.has(ids)).sum())
-        is_lacking = is_changed & ~within(pairs, self.waiting.pairs)
-        return np.flatnonzero(is_lacking).tolist()
 
     def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
         """Return the vectors that the table has of the texts of some rows."""
@@ -237,19 +226,11 @@ class LanceStore:
         self.waiting.add(block, vectors, hashes)
         return 0
 
-    def count(self) -> int:
-        """Return the number of rows, with all that were written."""
-        return len(self.there.places) + self.new_rows - len(self.gone)
-
     def ids(self) -> Iterator[Sequence[str]]:
         """Yield the ids of the rows of the table, some at a time."""
         if self.collection is not None:
             for batch in self.collection.scan([ID]):
                 yield batch[ID].to_pylist()
-
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete rows in the commit that brings the others."""
-        self.gone = list(ids)
 
     def publish(self) -> None:
         """Bring the rows that wait into the table in one commit, and index and compact it if that is asked for.
@@ -257,7 +238,7 @@ class LanceStore:
         Raises:
             InputError: if another process has written the table meanwhile.
         """
-        changed = np.sort(np.concatenate([np.empty(0, np.int64), *self.changed]))
+        changed = self.changed()
         self.waiting.check_there(changed)
         self._check_unchanged()
         if self.collection is None:
@@ -379,7 +360,7 @@ class LanceStore:
         self.record = collection.record
         if self.index is None or self.record.recall is not None:
             return None
-        return LanceSearch(self.record, collection, LanceVectors(collection))
+        return CollectionSearch(self.record, collection, LanceVectors(collection))
 
     def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
         """Write into the record what was measured; the number of rows stands in every version."""

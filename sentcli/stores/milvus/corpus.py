@@ -17,16 +17,12 @@ from sentcli.io.column_types import TEXT
 from sentcli.io.writers import arrow_column
 from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import VectorSource
-from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.stores.collection_corpus import (
-    FoundByIds,
+    CollectionVectors,
+    DatabaseCorpus,
     FoundRows,
-    MeasuredCollection,
-    fitted_queries,
     refuse_options_of_files,
-    side_by_side,
 )
 from sentcli.stores.milvus.client import connect
 from sentcli.stores.milvus.collection import REQUEST_ROWS, MilvusCollection
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MilvusCorpus(FoundByIds):
+class MilvusCorpus(DatabaseCorpus):
     """The rows of a collection that meet a condition; see `corpus.Corpus`."""
 
     collection: MilvusCollection
@@ -112,10 +108,6 @@ class MilvusCorpus(FoundByIds):
             places = np.fromiter(map(collection.place_of, batch), np.int64, len(batch))
             yield places, ids, with_contexts(context, {**cells, TEXTS: texts})
 
-    def nearest(self, vectors: Vectors, k: int) -> Neighbours:
-        """Return the nearest rows of each query ``[queries, dim]``."""
-        return self.remembered(self.collection.nearest(fitted_queries(vectors, self.origin), k, self.condition))
-
     def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""
         places: list[int] = []
@@ -125,7 +117,7 @@ class MilvusCorpus(FoundByIds):
 
 
 @dataclass(frozen=True)
-class CollectionVectors(VectorSource):
+class MilvusVectors(CollectionVectors):
     """The vectors of a collection; a position is the place of a row in the order of the ids."""
 
     collection: MilvusCollection
@@ -145,11 +137,6 @@ class CollectionVectors(VectorSource):
     def _ids(self) -> list[str]:
         return list(self.positions)
 
-    @property
-    def dimension(self) -> int:
-        """The dimension of the vectors."""
-        return self.collection.record.dimension
-
     def __len__(self) -> int:
         return len(self.positions)
 
@@ -158,37 +145,21 @@ class CollectionVectors(VectorSource):
         for batch in self.collection.rows([VECTORS]):
             yield np.array([row[VECTORS] for row in batch], np.float32)
 
-    def take(self, positions: Int64Array) -> Vectors:
-        """Return the rows at some positions."""
-        distinct, where = np.unique(positions, return_inverse=True)
+    def positions_of(self, hits: FoundRows) -> Int64Array:
+        """Return the positions of rows by their ids."""
+        return np.array([self.positions.get(key, -1) for key in hits.keys], np.int64)
+
+    def of_rising(self, positions: Int64Array) -> Vectors:
+        """Return the rows at positions that rise."""
         taken = self.taken
-        ids = [self._ids[position] for position in distinct]
+        ids = [self._ids[position] for position in positions]
         missing = [key for key in ids if key not in taken]
         for row in self.collection.fields(missing, [VECTORS]):
             taken[row[ID]] = row[VECTORS]
         vectors = np.empty((len(ids), self.dimension), np.float32)
         for place, key in enumerate(ids):
             vectors[place] = taken[key]
-        return vectors[where.reshape(-1)]
-
-
-@dataclass
-class CollectionSearch(MeasuredCollection):
-    """The search through the index of a collection of Milvus."""
-
-    collection: MilvusCollection
-    blocks: CollectionVectors
-
-    def search(self, queries: Vectors, k: int) -> Neighbours:
-        """Return the nearest rows of each query ``[queries, dim]``."""
-        there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
-        compared = []
-        collection = replace(self.collection, record=self.record)
-        for hits in collection.nearest(queries, k):
-            places = np.array([there.get(key, -1) for key in hits.keys], np.int64)
-            is_there = places >= 0
-            compared.append(FoundRows(places[is_there], hits.keys[is_there], hits.scores[is_there]))
-        return side_by_side(compared)
+        return vectors
 
 
 @contextmanager

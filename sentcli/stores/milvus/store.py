@@ -16,10 +16,11 @@ from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
+from sentcli.stores.collection_corpus import CollectionSearch
 from sentcli.stores.known_rows import KnownRows, text_of
 from sentcli.stores.milvus.client import SCHEME, answering, connect, is_file, require_room_in
 from sentcli.stores.milvus.collection import BEFORE, NEXT, MilvusCollection
-from sentcli.stores.milvus.corpus import CollectionSearch, CollectionVectors
+from sentcli.stores.milvus.corpus import MilvusVectors
 from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
 from sentcli.stores.milvus.schema import INDEX_TYPES, NOT_IN_A_FILE
 from sentcli.stores.record import FIRST_FORMAT, HASH, ID, VECTORS, CollectionRecord
@@ -190,7 +191,7 @@ class MilvusStore:
         record = collection.record
         if record.kind == "flat" or (record.recall is not None and not changed):
             return None
-        return CollectionSearch(record, collection, CollectionVectors(collection))
+        return CollectionSearch(record, collection, MilvusVectors(collection))
 
     def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
         """Write the record, by which the collection is whole."""

@@ -16,18 +16,16 @@ from sentcli.errors import InputError
 from sentcli.io.writers import arrow_column
 from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import VectorSource
-from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.provenance import COMPARED_ROWS
 from sentcli.search.rows import by_frequency
 from sentcli.stores.collection_corpus import (
-    FoundByIds,
+    CollectionSearch,
+    CollectionVectors,
+    DatabaseCorpus,
     FoundRows,
-    MeasuredCollection,
-    fitted_queries,
+    numbered,
     refuse_options_of_files,
-    side_by_side,
 )
 from sentcli.stores.postgres.client import SQL, TABLE, TableName, connect
 from sentcli.stores.postgres.found import found_table
@@ -41,15 +39,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PostgresCorpus(FoundByIds):
+class PostgresCorpus(DatabaseCorpus):
     """The rows of a table that meet a condition of SQL; see `corpus.Corpus`. A position is the place of a row."""
 
     collection: PostgresTable
-
-    @property
-    def in_order(self) -> bool:
-        """Whether `tables` yields rows in the order in which they were written."""
-        return True
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield all rows with some columns as tables of Arrow, in the order in which they came.
@@ -107,13 +100,9 @@ class PostgresCorpus(FoundByIds):
             places.append(np.array(part, np.int64))
         return np.concatenate(places)
 
-    def nearest(self, vectors: Vectors, k: int) -> Neighbours:
-        """Return the nearest rows of each query ``[queries, dim]``."""
-        k = min(k, len(self))
-        if not k:
-            return Neighbours.none(len(vectors))
-        queries = fitted_queries(vectors, self.origin)
-        return self.remembered(self.collection.nearest(queries, k, len(self), self.condition))
+    def found(self, queries: Vectors, k: int) -> list[FoundRows]:
+        """Return the `k` nearest rows of each query."""
+        return self.collection.nearest(queries, k, self.condition, len(self))
 
     def to_check(self) -> PostgresSearch | None:
         """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
@@ -132,7 +121,7 @@ class PostgresCorpus(FoundByIds):
 
 
 @dataclass(frozen=True)
-class PostgresVectors(VectorSource):
+class PostgresVectors(CollectionVectors):
     """The vectors of a table; a position is the number of a row in the order of the places."""
 
     collection: PostgresTable
@@ -142,11 +131,6 @@ class PostgresVectors(VectorSource):
         """The places of all rows, rising ``[rows]``."""
         return np.sort(PostgresCorpus(self.collection).chosen())
 
-    @property
-    def dimension(self) -> int:
-        """The dimension of the vectors."""
-        return self.collection.record.dimension
-
     def __len__(self) -> int:
         return len(self.places)
 
@@ -155,39 +139,27 @@ class PostgresVectors(VectorSource):
         for _, vectors in self.collection.stream(None, "ORDER BY 1"):
             yield vectors
 
-    def take(self, positions: Int64Array) -> Vectors:
-        """Return the rows at some positions."""
-        distinct, where = np.unique(positions, return_inverse=True)
-        wanted = self.places[distinct]
-        vectors = np.zeros((len(distinct), self.dimension), np.float32)
+    def of_rising(self, positions: Int64Array) -> Vectors:
+        """Return the rows at positions that rise."""
+        wanted = self.places[positions]
+        vectors = np.zeros((len(wanted), self.dimension), np.float32)
         for places, part in self.collection.stream(self.collection.at(wanted)):
             vectors[np.searchsorted(wanted, places)] = part
-        return vectors[where.reshape(-1)]
+        return vectors
+
+    def positions_of(self, hits: FoundRows) -> Int64Array:
+        """Return the positions of rows by their places."""
+        return numbered(self.places, hits.places)
 
 
-@dataclass
-class PostgresSearch(MeasuredCollection):
-    """The search through the index of a table; see `recall.IndexedSearch`."""
-
-    collection: PostgresTable
-    blocks: PostgresVectors
+class PostgresSearch(CollectionSearch):
+    """The search through the index of a table, at first with the effort that it has."""
 
     @property
     def efforts_to_try(self) -> list[dict[str, int]]:
         """The search parameters with which the index is measured, the one that it has first."""
         others = super().efforts_to_try
         return [self.record.efforts, *others] if self.record.efforts else others
-
-    def search(self, queries: Vectors, k: int) -> Neighbours:
-        """Return the nearest rows of each query ``[queries, dim]``."""
-        places = self.blocks.places
-        collection = replace(self.collection, record=self.record)
-        by_position = []
-        for hits in collection.nearest(queries, k, len(places)):
-            numbers = np.minimum(np.searchsorted(places, hits.places), len(places) - 1)
-            is_there = places[numbers] == hits.places  # others came meanwhile
-            by_position.append(FoundRows(numbers[is_there], hits.keys[is_there], hits.scores[is_there]))
-        return side_by_side(by_position)
 
 
 @contextmanager

@@ -13,8 +13,6 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-import numpy as np
-
 from sentcli import console
 from sentcli.arrays import AnyArray, Int64Array
 from sentcli.bounds import one_of
@@ -43,6 +41,7 @@ from sentcli.stores.postgres.stage import append, create, delete, move, types_of
 from sentcli.stores.postgres.table import INDEX_METHODS, MOST_DIMENSIONS, OPERATOR_CLASSES, Fields, PostgresTable
 from sentcli.stores.record import HASH, ID, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places, arranged
+from sentcli.stores.staged import StagedRows
 
 RIGHTS = """SELECT coalesce(quote_ident(rolname), 'PUBLIC'), privilege_type FROM pg_class c,
 aclexplode(relacl) LEFT JOIN pg_roles r ON r.oid = grantee WHERE c.oid = %s::regclass"""
@@ -150,7 +149,7 @@ class Postgres:
             drop(connection, self.place.beside(BEFORE))
 
 
-class PostgresStore:
+class PostgresStore(StagedRows):
     """A table while rows are written into it or compared with it; see `stores.store.RowStore`.
 
     Args:
@@ -182,13 +181,7 @@ class PostgresStore:
         self.kept = None if overwrite else old
         """The table whose rows stay, if there is one."""
         self.table = PostgresTable(connection, database.address, database.place, record, Fields.of(record))
-        self.there = KnownRows([])
-        if self.kept is not None:
-            self.there = KnownRows(self.kept.known_rows())
-        self.changed: list[Int64Array] = []
-        """The `pair_hashes` of rows that are not in the table."""
-        self.new_rows = 0
-        self.gone: list[str] = []
+        super().__init__(KnownRows([] if self.kept is None else self.kept.known_rows()))
         self.waiting = KnownRows([])
         """The rows that an earlier command left in the table beside."""
         self.stage = replace(self.table, place=database.place.beside(NEXT))
@@ -199,16 +192,9 @@ class PostgresStore:
             self.is_staged = earlier is not None and earlier.record.is_as(record)
             if self.is_staged:
                 self.waiting = KnownRows(self.stage.known_rows())
+                self.waiting_pairs = self.waiting.pairs
             elif earlier is not None:
                 self.stage.execute("DROP TABLE {}")
-
-    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
-        """Return which of some rows are neither in the table nor waiting, by their numbers."""
-        pairs = pair_hashes(ids, hashes)
-        is_changed = ~within(pairs, self.there.pairs)
-        self.changed.append(pairs[is_changed])
-        self.new_rows += int((~self.there.has(ids)).sum())
-        return np.flatnonzero(is_changed & ~within(pairs, self.waiting.pairs)).tolist()
 
     def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
         """Return the vectors that the table has of the texts of some rows."""
@@ -231,21 +217,13 @@ class PostgresStore:
             create(self.stage)
             self.is_staged = True
 
-    def count(self) -> int:
-        """Return the number of rows, with all that were written."""
-        return len(self.there.places) + self.new_rows - len(self.gone)
-
     def ids(self) -> Iterator[Sequence[str]]:
         """Yield the ids of the rows of the table."""
         yield self.there.keys
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete rows in the transaction that brings the others."""
-        self.gone = list(ids)
-
     def publish(self) -> None:
         """Make the rows that wait the rows of the table in one transaction, and index them."""
-        changed = np.sort(np.concatenate([np.empty(0, np.int64), *self.changed]))
+        changed = self.changed()
         with answering(self.title), self.table.connection.transaction():
             self._begin()
             if len(self.waiting.places):

@@ -229,15 +229,19 @@ class PostgresTable:
         for places, vectors in self.scan([self.fields.place, self.full_vector], condition, behind):
             yield np.array(places, np.int64), np.stack(list(map(Vector.to_numpy, vectors)))
 
-    def nearest(self, vectors: Vectors, k: int, rows: int, condition: Composable | None = None) -> list[FoundRows]:
+    def nearest(
+        self, vectors: Vectors, k: int, condition: Composable | None = None, rows: int | None = None
+    ) -> list[FoundRows]:
         """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
 
         Args:
             vectors: of the queries.
             k: the number of rows.
-            rows: how many rows meet the condition.
             condition: one of `condition_of`.
+            rows: how many rows meet it; None counts them.
         """
+        if rows is None:
+            rows = self.count(condition)
         found = []
         size = max(REQUEST_HITS // k, 1)
         if self.record.kind != "flat":

@@ -474,7 +474,7 @@ def test_a_file_is_opened_behind_a_proxy_and_a_server_names_it(invoke, write, co
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     assert write(corpus, "-m", tiny_bert)["written"] == len(ROWS)
-    monkeypatch.setattr(milvus_client, "SECONDS", 1)
+    monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 1)
     server = ("milvus:http://localhost:9", "--collection", "rows")
     said = invoke("retrieve", "--corpus", *server, "--query", "x", "--search", "bm25", check=2).stderr
     assert "https_proxy" in said and "no_proxy=localhost" in said and "hidden" not in said

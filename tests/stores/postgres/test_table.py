@@ -97,7 +97,7 @@ def test_an_index_is_measured_and_finds_ten_rows_where_ten_meet_a_condition(
         table = PostgresTable.open(connection, postgres, TableName(None, "corpus"))
         assert table.record.efforts == {recall["parameter"]: recall["chosen"]["effort"]}
         condition = psycopg.sql.SQL("id like 'first%7'")
-        of_query = table.nearest(vectors[:2], 10, table.count(condition), condition)
+        of_query = table.nearest(vectors[:2], 10, condition)
         for query, hits in zip(vectors, of_query, strict=False):
             assert len(hits.keys) == 10
             assert all(key.endswith("7") for key in hits.keys)
