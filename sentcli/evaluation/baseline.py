@@ -59,17 +59,18 @@ class TaskBaseline:
             score: with samples of its main metric.
             data: a digest of what was scored on.
             protocol: every choice that moves the score.
+
+        Raises:
+            InputError: if it has no samples.
         """
         metric = score.main_metric
-        replicates = score.replicates_of(metric)
-        assert replicates is not None
         values: list[Number] = []
         if score.items:
             values = score.item_values[metric].tolist()
         return cls(
             metric=metric,
             value=score.value,
-            draws=pack(replicates),
+            draws=_draws(score),
             data=data,
             protocol=protocol or {},
             items=list(score.items),
@@ -261,13 +262,11 @@ class Baseline:
             path: of the baseline, for messages.
 
         Raises:
-            InputError: if the baseline has another metric or was measured on other queries.
+            InputError: if the baseline has another metric or was measured on other queries, or if there are no samples.
         """
         before = self.tasks[score.task]
         metric = score.main_metric
-        replicates = score.replicates_of(metric)
-        assert replicates is not None
-        replicates = unpack(pack(replicates))  # rounded like those of the baseline
+        replicates = unpack(_draws(score))  # rounded like those of the baseline
         replicates_before = unpack(before.draws)
         same_items = list(score.items) == before.items and len(replicates) == len(replicates_before)
         if metric != before.metric or not same_items:
@@ -286,6 +285,14 @@ class Baseline:
             items=size,
             worst=_worst(before, score),
         )
+
+
+def _draws(score: TaskScore) -> str:
+    """Return the main metric on samples of the items, as the file has it."""
+    replicates = score.replicates_of(score.main_metric)
+    if replicates is None:
+        raise InputError(f"{score.task}: too few items, or too few of one label, to compare its score with another")
+    return pack(replicates)
 
 
 def compare_scores(before: TaskScore, now: TaskScore, allow: float = 0.0) -> BaselineComparison:

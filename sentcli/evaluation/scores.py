@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli import console
 from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation import significance
 from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
@@ -103,8 +104,18 @@ class TaskScore:
         return replace(self, details={**self.details, **details})
 
     def with_replicates(self, replicates: Floats) -> TaskScore:
-        """Return the score with its main metric on samples ``[resamples]``, and the interval that they give."""
+        """Return the score with its main metric on samples ``[resamples]``, and the interval that they give.
+
+        It has neither where the metric is not defined on a sample, which is NaN. That happens with few items, or few
+        that differ from all others; an interval of the other samples misses far more often than it says.
+        """
         metric = self.main_metric
+        undefined = int(np.isnan(replicates).sum())
+        if undefined:
+            console.note(
+                f"{self.task}: {undefined} of {len(replicates):,} samples have no {metric}, so it has no interval"
+            )
+            return self.with_details({"interval": None})
         interval = significance.interval(replicates)
         return replace(self, replicates={metric: replicates}, intervals={metric: interval})
 

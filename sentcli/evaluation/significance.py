@@ -30,9 +30,10 @@ SAMPLES_SEED = 1
 def spearman_replicates(predicted: Floats, gold: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:
     """Return Spearman's correlation times 100 on random samples of the pairs ``[resamples]``.
 
-    The samples are the same for arguments of the same length, so that two models can be compared on each of them. A
-    sample is represented by how often each pair was drawn, so that pairs which are sorted once can be ranked in every
-    sample without sorting again.
+    It is NaN on a sample in which all ranks of a side are equal, where no correlation is defined. The samples are the
+    same for arguments of the same length, so that two models can be compared on each of them. A sample is represented
+    by how often each pair was drawn, so that pairs which are sorted once can be ranked in every sample without sorting
+    again.
 
     Args:
         predicted: similarities ``[n]``.
@@ -94,14 +95,14 @@ class _Ranks:
 
 
 def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
-    """Return Pearson's correlation of the ranks in each sample ``[block]``; 0 if the ranks of a side are constant."""
+    """Return Pearson's correlation of the ranks in each sample ``[block]``; NaN if the ranks of a side are equal."""
     first = _centred(counts, first)
     second = _centred(counts, second)
     covariance = (counts * first * second).sum(axis=1)
     first_squares = (counts * first**2).sum(axis=1)
     second_squares = (counts * second**2).sum(axis=1)
     deviations = np.sqrt(first_squares * second_squares)
-    return np.divide(covariance, deviations, out=np.zeros(len(counts)), where=deviations > 0)
+    return np.divide(covariance, deviations, out=np.full(len(counts), np.nan), where=deviations > 0)
 
 
 def _centred(counts: Floats, ranks: Floats) -> Floats:
