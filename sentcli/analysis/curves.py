@@ -47,6 +47,7 @@ def mean_lines(values: pd.DataFrame, most: int = MOST_POINTS) -> pd.DataFrame:
     """
     import pandas as pd
 
+    # pandas has the statistics of `seeds.mean_and_deviation` ten times as fast, equal but for the last bits of a float
     places = values.groupby(LINE, sort=False, dropna=False)["value"]
     means = places.agg(y="mean", sd="std", runs="size", known="count").reset_index()
     is_known = means["known"] == means["runs"]

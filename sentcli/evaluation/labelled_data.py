@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -21,7 +21,7 @@ from sentcli.data import dataset_path
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import significance, sts, sts_pairs
 from sentcli.evaluation.beir_files import is_beir, splits_of
-from sentcli.evaluation.evaluated import OwnTask
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, for_model
 from sentcli.evaluation.files import is_stsb, read_stsb_layout
 from sentcli.evaluation.known_sets import canonical
 from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
@@ -39,6 +39,24 @@ LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
 LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
+
+
+def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | None) -> dict[str, Any]:
+    """Return every choice that moves a score of a model on tasks, except how it is loaded.
+
+    Args:
+        tasks: on the user's own data.
+        model: that is scored.
+        pair_fields: the columns of the tables, if they were given.
+    """
+    by_kind: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for task in tasks:
+        adapted: Any = for_model(task, model.spec)
+        by_kind[str(task.kind.table)] |= adapted.protocol
+    protocol = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.RESAMPLES}
+    if pair_fields:
+        protocol["pair_fields"] = pair_fields
+    return protocol
 
 
 def load_tasks(

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import known_sets, sts_pairs, transfer_data
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
@@ -26,6 +24,7 @@ from sentcli.evaluation.score_kinds import (
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore, average
 from sentcli.hub import short
 from sentcli.io.forms import read_json
+from sentcli.seeds import mean_and_deviation
 from sentcli.zoo import models_folder
 
 if TYPE_CHECKING:
@@ -257,7 +256,7 @@ def compare_with_published(system: Published, kind: ScoreKind, seeds: Sequence[M
         if interval is not None:
             low, high = interval
             within = low <= score <= high
-        mean = float(np.mean(measured))
+        mean, _ = mean_and_deviation(measured)
         tasks[task] = {
             "task": task,
             "measured": mean,
@@ -275,13 +274,12 @@ def compare_with_published(system: Published, kind: ScoreKind, seeds: Sequence[M
     }
 
 
-def _further_seeds(values: list[float]) -> tuple[float, float]:
+def _further_seeds(values: Sequence[float]) -> tuple[float, float]:
     """Return the prediction interval of 95 % of further runs, if runs are normally distributed."""
     from scipy.stats import t
 
-    mean = float(np.mean(values))
+    mean, deviation = mean_and_deviation(values)
+    assert deviation is not None  # there are several
     count = len(values)
-    quantile = float(t.ppf(0.975, count - 1))
-    deviation = float(np.std(values, ddof=1))
-    half = quantile * deviation * math.sqrt(1 + 1 / count)
+    half = float(t.ppf(0.975, count - 1)) * deviation * math.sqrt(1 + 1 / count)
     return mean - half, mean + half

@@ -93,6 +93,14 @@ class TransferTask:
             return score(trainer, self.examples, vectors, finished)
 
 
+def choices(protocol: str, tasks: Sequence[TransferTask]) -> dict[str, Any]:
+    """Return every choice of a protocol of `PROTOCOLS` that moves the scores of tasks, except those of the model."""
+    features = {"name": protocol, "features": "pooled vectors before normalisation; |u - v| and u * v of pairs"}
+    if not tasks:
+        return features
+    return features | PROTOCOLS[protocol].describe()
+
+
 def load_tasks(data: Path, names: str | Sequence[str] | None, protocol: str) -> list[TransferTask]:
     """Read tasks of a SentEval ``downstream`` folder, as `transfer_data.load_tasks`, for a protocol of `PROTOCOLS`."""
     return [TransferTask(examples, protocol) for examples in transfer_data.load_tasks(data, names)]
