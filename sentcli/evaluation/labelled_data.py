@@ -227,17 +227,11 @@ def _task(
         if len(set(positives)) == 1:
             raise DataError(table.name, "all positives are equal: there are no others to search")
         return PairsTask(name, table, resamples, caveats)
-    _check_negatives(table)
-    return TripletsTask(name, table, resamples, caveats)
-
-
-def _check_negatives(table: LabelledTable) -> None:
-    """Raise a DataError for a negative that equals its positive."""
-    _, positives, *negatives = table.texts
-    for column, texts in zip(table.columns[2:], negatives, strict=True):
-        for row, negative in enumerate(texts):
-            if negative == positives[row]:
+    for column, texts in zip(table.columns[2:], table.texts[2:], strict=True):
+        for row, (positive, negative) in enumerate(zip(table.texts[1], texts, strict=True)):
+            if negative == positive:
                 raise table.error(row, f"{column} equals {table.columns[1]}: {negative[:60]!r}")
+    return TripletsTask(name, table, resamples, caveats)
 
 
 def not_numbers(labels: Mapping[str, int]) -> list[str]:

@@ -132,18 +132,16 @@ def _by_full_name(by_task: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_titles(scores: Sequence[ModelScores]) -> list[ModelScores]:
     """Return scores whose comparison with a published system has title and source, which an older file may lack."""
-    return [_with_title(of_model) for of_model in scores]
-
-
-def _with_title(scores: ModelScores) -> ModelScores:
-    against = scores.against
-    if not against or {"title", "source"} <= against.keys():
-        return scores
-    titles = {"title": against["name"], "source": ""}
-    system = published().get(against["name"])
-    if system is not None:
-        titles = {"title": system.title, "source": system.source}
-    return scores.with_entries({"against": titles | dict(against)})
+    titled = []
+    for of_model in scores:
+        against = of_model.against
+        if against and not {"title", "source"} <= against.keys():
+            name = against["name"]
+            system = published().get(name) or Published(name, name, "", {})
+            against = {"title": system.title, "source": system.source, **against}
+            of_model = of_model.with_entries({"against": against})
+        titled.append(of_model)
+    return titled
 
 
 def find(name: str) -> Published:

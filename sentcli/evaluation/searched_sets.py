@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, product
@@ -149,24 +149,22 @@ class SearchedSets:
             scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
         name, label = retriever.names(self.options.modes)
         cached = [task.partition(" ")[0].partition("/")[0] for task in scores.cached]
+        of_collections = []
+        remaining = iter(scores.tasks)
+        for collection in self.collections:
+            parts = list(islice(remaining, len(collection.members)))
+            if len(parts) > 1:  # forums are replaced by their mean
+                of_collections.append(mean_of(collection.name, parts))
+            else:
+                of_collections.append(replace(parts[0], task=collection.name))
         return replace(
             scores,
             model=name,
             label=label,
             protocol={**scores.protocol, **set_protocol(self.collections)},
-            tasks=tuple(self._of_collections(scores.tasks)),
+            tasks=tuple(of_collections),
             cached=tuple(dict.fromkeys(cached)),
         )
-
-    def _of_collections(self, scores: Iterable[TaskScore]) -> Iterator[TaskScore]:
-        """Yield the scores of the collections, given those of all searches: forums are replaced by their mean."""
-        remaining = iter(scores)
-        for collection in self.collections:
-            parts = list(islice(remaining, len(collection.members)))
-            if len(parts) > 1:
-                yield mean_of(collection.name, parts)
-            else:
-                yield replace(parts[0], task=collection.name)
 
     def check(self, model_options: LoadOptions) -> None:
         """Check before anything is encoded that the libraries are installed and the index can be built.
