@@ -215,7 +215,8 @@ def _settings(table: ScoreTable) -> list[str]:
     notes = []
     models = table.models
     systems = table.systems
-    common = protocols.common_choices(list(map(protocols.model_choices, models)))
+    of_models = list(map(protocols.model_choices, models))
+    common = protocols.without(of_models[0], protocols.different_keys(of_models))
     if common:
         subject = "All models" if len(models) > 1 else "Model"
         notes.append(f"{subject}: {protocols.words(common)}.")
