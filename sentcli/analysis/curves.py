@@ -117,7 +117,10 @@ def run_figure(
     values = logged_values(runs, panels)
     if values.empty:
         return None
-    data = mean_lines(_of_all_runs(values))
+    # a line ends where the first of its runs ends
+    runs_there = values.groupby(LINE, sort=False)["value"].transform("size")
+    most = runs_there.groupby([values["panel"], values["series"]]).transform("max")
+    data = mean_lines(values[runs_there == most])
     systems = list(data["series"].unique())
     axes = {}
     for key, label in labels.items():
@@ -143,13 +146,6 @@ def run_figure(
         note = BANDS
     drawn = style.line_panels(data, axes, systems, whole=True)
     return Figure(name, title, drawn, data, about, note)
-
-
-def _of_all_runs(values: pd.DataFrame) -> pd.DataFrame:
-    """Return the values at the steps that all runs of a line have; a line ends where the first of its runs ends."""
-    runs = values.groupby(LINE, sort=False)["value"].transform("size")
-    most = runs.groupby([values["panel"], values["series"]]).transform("max")
-    return values[runs == most]
 
 
 def training_curves(runs: Sequence[TrainingRun]) -> Figure | None:

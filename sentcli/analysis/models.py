@@ -27,7 +27,7 @@ def named_models(
     """Return models, each of which is loaded when something has to be encoded with it.
 
     Args:
-        names: of the models.
+        names: of the models; a folder of runs stands for those in it.
         load: how they are loaded.
         rerun: encode again what was encoded before and is kept.
         reused: the files of texts, whose own vectors are taken where a model has made them.
@@ -36,7 +36,9 @@ def named_models(
         InputError: if a model does not exist or is named twice.
     """
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.studies import study_of
 
+    names = study_of(names).models
     check_distinct(names)
     files = [file for file in reused if file is not None]
     return [EvaluatedModel(name, load, rerun=rerun, reused=files) for name in names]

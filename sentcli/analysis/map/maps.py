@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
@@ -58,8 +59,10 @@ class Maps:
             self.whitening.check(inputs.count, vectors.shape[1])
         results = {"texts": inputs.count, **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
-            whitened = self.whitening.apply_to_positives(self._by_text(vectors), settings.seed)
-            whitened_map = self._map(f"{name}, whitened", whitened.reshape(vectors.shape))
+            of_texts = self._by_text(vectors)
+            # each positive by itself, in shuffled groups with another order of the columns, as WhitenedCSE trains
+            views = [self.whitening.apply(of_texts[:, i], settings.seed + i) for i in range(inputs.positives)]
+            whitened_map = self._map(f"{name}, whitened", np.stack(views, axis=1).reshape(vectors.shape))
             results["whitened"] = whitened_map.to_dict()
         protocol = {
             "kind": "map",

@@ -65,14 +65,6 @@ class Whitening:
                 f"--whiten {self}: {rows} texts are too few for {width} dimensions; give more than {width}"
             )
 
-    def apply_to_positives(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
-        """Return positives ``[n, m, d]`` of n texts, of which each of the m is whitened over the texts by itself.
-
-        Shuffled groups have another order of the columns for each, as in the training of WhitenedCSE.
-        """
-        whitened = [self.apply(vectors[:, view], seed + view) for view in range(vectors.shape[1])]
-        return np.stack(whitened, axis=1)
-
     def apply(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
         """Return vectors ``[n, d]`` whose covariance, in every group, is the identity except for constant columns.
 
