@@ -13,7 +13,7 @@ from sentcli import console
 from sentcli.analysis.folder import analysis_record
 from sentcli.analysis.map.layout import Map, MapSettings, mapped
 from sentcli.analysis.map.texts import MapTexts
-from sentcli.analysis.map.whitening import Spread, Whitening, dropout_positives
+from sentcli.analysis.map.whitening import Whitening, dropout_positives, spread
 from sentcli.analysis.models import vectors_of
 from sentcli.analysis.neighbours import overlap
 from sentcli.command.result import Clock, Record
@@ -110,8 +110,7 @@ class Maps:
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
         if self.inputs.positives > 1:
-            spread = Spread.of(self._by_text(vectors))
-            new.measures.update(positives_apart=spread.positives, texts_apart=spread.texts)
+            new.measures.update(spread(self._by_text(vectors)))
         console.detail(f"{name}: t-SNE took {new.layout.seconds:.1f} s")
         self.maps[name] = new
         return new

@@ -94,21 +94,16 @@ class Whitening:
         return shuffled_group_whitening(wide, self.groups, order, eps).numpy()
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How far the positives of a text lie apart, in squared distances of unit vectors, 0 to 4."""
+def spread(vectors: Floats) -> dict[str, float]:
+    """Return how far the positives ``[n, m, d]`` of n texts lie apart, in squared distances of unit vectors, 0 to 4.
 
-    positives: float
-    """The mean over two positives of one text, their alignment (Wang and Isola, ICML 2020)."""
-    texts: float
-    """The mean over the first positives of two different texts."""
-
-    @classmethod
-    def of(cls, vectors: Floats) -> Spread:
-        """Measure the positives ``[n, m, d]`` of n texts, n and m at least 2."""
-        views = np.moveaxis(vectors, 1, 0)
-        alignments = [alignment(one, other) for one, other in combinations(views, 2)]
-        return cls(positives=float(np.mean(alignments)), texts=2 - 2 * anisotropy(views[0]))
+    Returns:
+        ``positives_apart``, the mean over two positives of one text, their alignment (Wang and Isola, ICML 2020), and
+        ``texts_apart``, that over the first positives of two different texts.
+    """
+    views = np.moveaxis(vectors, 1, 0)
+    alignments = [alignment(one, other) for one, other in combinations(views, 2)]
+    return {"positives_apart": float(np.mean(alignments)), "texts_apart": 2 - 2 * anisotropy(views[0])}
 
 
 def dropout_positives(encoder: SentenceEncoder, texts: Sequence[str], count: int, seed: int) -> Floats:
