@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import known_sets, sts_pairs, transfer_data
+from sentcli.evaluation.differences import student
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
 from sentcli.evaluation.score_kinds import (
     FULL_NAMES,
@@ -274,10 +275,8 @@ def compare_with_published(system: Published, kind: ScoreKind, seeds: Sequence[M
 
 def _further_seeds(values: Sequence[float]) -> tuple[float, float]:
     """Return the prediction interval of 95 % of further runs, if runs are normally distributed."""
-    from scipy.stats import t
-
     mean, deviation = mean_and_deviation(values)
     assert deviation is not None  # there are several
     count = len(values)
-    half = float(t.ppf(0.975, count - 1)) * deviation * math.sqrt(1 + 1 / count)
+    half = student(count - 1) * deviation * math.sqrt(1 + 1 / count)
     return mean - half, mean + half

@@ -78,24 +78,19 @@ def load_sets(paths: Sequence[Path], split: str | None) -> list[Collection]:
             raise InputError(f"--beir {path}: there is a set {collection.name} already; rename the folder")
         collections.append(collection)
     for collection in collections:
-        _say_facts(collection)
+        facts = collection.facts
+        note = f"; {facts.note}" if facts.note else ""
+        own = collection.protocol()["own_document"]
+        console.detail(f"{collection.name}: {facts.title}, split {collection.split}, own documents {own}{note}")
+        for name, data in collection.full_names.items():
+            for problem in data.problems:
+                console.warn(f"{name}: {problem}")
+            if data.trust:
+                console.note(f"{name}: {data.trust}")
+            unjudged = data.unjudged_queries
+            if unjudged:
+                console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
     return collections
-
-
-def _say_facts(collection: Collection) -> None:
-    """Say how a set is scored, and what is wrong in its files."""
-    facts = collection.facts
-    own = "own documents left out" if facts.self_hits == "removed" else "own documents kept"
-    note = f"; {facts.note}" if facts.note else ""
-    console.detail(f"{collection.name}: {facts.title}, split {collection.split}, {own}{note}")
-    for name, data in collection.full_names.items():
-        for problem in data.problems:
-            console.warn(f"{name}: {problem}")
-        if data.trust:
-            console.note(f"{name}: {data.trust}")
-        unjudged = data.unjudged_queries
-        if unjudged:
-            console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
 
 
 class SearchedSets:

@@ -19,12 +19,18 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.differences import LEVEL, Difference, Variation
+from sentcli.evaluation.differences import LEVEL, Difference, Variation, student
 from sentcli.search.neighbours import require_finite
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
 SAMPLES_SEED = 1
+SINGLE = {
+    (True, True): "both groups have",
+    (True, False): "the first group has",
+    (False, True): "the second group has",
+}
+"""Which groups have a single run of many possible ones, in words, by whether each has."""
 
 
 def spearman_replicates(predicted: Floats, gold: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:
@@ -128,12 +134,9 @@ def mean_interval(values: Floats, usual: float = 0.0) -> tuple[float, float]:
         values: of each item ``[n]``, at least two with what is added.
         usual: the size of a difference that is not 0; nothing is added for 0.
     """
-    from scipy.stats import t
-
     if usual:
         values = np.append(values, [usual, -usual])
-    quantile = float(t.ppf((1 + LEVEL) / 2, len(values) - 1))
-    half = quantile * float(values.std(ddof=1)) / len(values) ** 0.5
+    half = student(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
     mean = float(values.mean())
     return mean - half, mean + half
 
@@ -247,8 +250,9 @@ def _compared(
     difference = float(first.mean() - second.mean())
     runs = len(first)
     other_runs = len(second)
-    reason = _single_runs(runs == 1 and not fixed[0], other_runs == 1 and not fixed[1])
-    if reason is not None:
+    are_single = (runs == 1 and not fixed[0], other_runs == 1 and not fixed[1])
+    if any(are_single):
+        reason = f"{SINGLE[are_single]} one run, which tells nothing of the spread between seeds"
         return Difference(difference, reason=reason)
     groups = []
     if runs > 1:
@@ -264,19 +268,6 @@ def _compared(
         return Difference(difference, difference, difference, float(abs(difference) <= rounding))
     fewest = min((len(scores) for scores, _ in groups), default=1)
     return Difference.tested(difference, Variation(of_items, seeds, item_freedom, seed_freedom, fewest))
-
-
-def _single_runs(first: bool, second: bool) -> str | None:
-    """Return why groups are not compared, given whether each of them is a single run of many possible ones."""
-    if first and second:
-        groups = "both groups have"
-    elif first:
-        groups = "the first group has"
-    elif second:
-        groups = "the second group has"
-    else:
-        return None
-    return f"{groups} one run, which tells nothing of the spread between seeds"
 
 
 def _variance_of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, float, float]:

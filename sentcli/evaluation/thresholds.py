@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.observed_hits import FOLDS, Observed, folds, quantile_of, share_interval
+from sentcli.evaluation.differences import student
+from sentcli.evaluation.observed_hits import FOLDS, Observed, folds, share_interval
 from sentcli.search.calibration import Curve, Isotonic, Logistic
 
 Floats = npt.NDArray[np.float64]
@@ -190,7 +191,7 @@ class Cuts:
             np.flatnonzero(is_last).astype(np.float64) + 1,
             np.cumsum(right)[is_last],
             np.cumsum(growth, axis=1)[:, is_last],
-            quantile_of(observed.group_count),
+            student(max(observed.group_count - 1, 1)),
         )
 
     def reaching(self, precision: float) -> tuple[float | None, tuple[float | None, float | None]]:

@@ -123,7 +123,6 @@ def score_table(table: ScoreTable) -> Table:
     intervals = {}
     deviations = {}
     printed = {}
-    gaps = False
     for number, system in enumerate(table.systems):
         row: list[Any] = [system.label]
         if table.grouped:
@@ -136,7 +135,6 @@ def score_table(table: ScoreTable) -> Table:
             interval = system.interval(column)
             if interval is not None:
                 intervals[number, head] = interval
-        gaps = gaps or None in row
         rows.append(row)
     for against in table.published.values():
         row = [published_label(against)]
@@ -147,7 +145,6 @@ def score_table(table: ScoreTable) -> Table:
             if isinstance(value, float):
                 printed[len(rows), len(row)] = f"{value:{table.format}}"
             row.append(value)
-        gaps = gaps or None in row
         rows.append(row)
     return Table(
         f"{table.title}: {table.axis}",
@@ -159,7 +156,7 @@ def score_table(table: ScoreTable) -> Table:
         deviations=deviations,
         published=len(table.published),
         texts=printed,
-        notes=_notes(table, gaps=gaps),
+        notes=_notes(table, gaps=any(None in row for row in rows)),
         interval_note=_interval_note(table.models[0]) if intervals else "",
     )
 
