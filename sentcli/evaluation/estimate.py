@@ -168,9 +168,11 @@ class Estimates:
         formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
         tables = [Table.of_rows("What encoding takes", rows, formats=formats, notes=notes)]
         if kinds:
-            sizes = [[model, *(_megabytes(sizes[kind]) for kind in kinds)] for model, sizes in of_indexes.items()]
+            index_rows = []
+            for model, sizes in of_indexes.items():
+                index_rows.append([model, *map(_megabytes, map(sizes.__getitem__, kinds))])
             note = "sentcli index DIR --type TYPE builds it."
-            tables.append(Table("An index takes besides", ["model", *kinds], sizes, notes=[note]))
+            tables.append(Table("An index takes besides", ["model", *kinds], index_rows, notes=[note]))
         return tables
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 from typing import Any, Protocol
 
 from sentcli.errors import DegenerateVectorsError, InputError
@@ -169,9 +168,12 @@ class EvaluatedModel(CachedEncoder):
         if of_usual == len(tasks):
             self.description = usual
         else:
-            missing = [task for task in tasks if task.name not in all_kept]
-            texts = set(chain.from_iterable(task.texts for task in missing))
-            in_sets = sum(getattr(task, "text_count", 0) for task in missing)  # of sets, which encode by themselves
+            texts: set[str] = set()
+            in_sets = 0
+            for task in tasks:
+                if task.name not in all_kept:
+                    texts.update(task.texts)
+                    in_sets += getattr(task, "text_count", 0)  # of a set, which encodes by itself
             self.load(len(texts) + in_sets)
         scores = {}
         for name, (score, encoder) in all_kept.items():

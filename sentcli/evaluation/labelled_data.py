@@ -14,8 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sentcli import console
 from sentcli.data import dataset_path
 from sentcli.errors import DataError, InputError
@@ -64,7 +62,6 @@ def load_tasks(
     *,
     kind: Kind | None = None,
     fields: str | None = None,
-    score_range: tuple[float, float] | None = None,
     resamples: int = significance.RESAMPLES,
     skip_empty: bool = False,
     group_by: str | None = None,
@@ -76,7 +73,6 @@ def load_tasks(
         files: tables, folders of tables, folders in BEIR layout, or names of sets that ``sentcli data get`` fetched.
         kind: of the tables; None tells it from the columns.
         fields: the columns of the tables, as for `labelled.read_table`.
-        score_range: the lowest and the highest score that a table may have; None takes any, and tells the range.
         resamples: samples of the items, for intervals and comparisons; 0 leaves them out.
         skip_empty: leave out rows with an empty cell, which are an error otherwise.
         group_by: a column of texts with a class: rows with one value are in one fold.
@@ -108,7 +104,7 @@ def load_tasks(
             tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path), split), resamples))
         else:
             table, caveats = _read(path, kind, fields, group_by, skip_empty=skip_empty)
-            tasks.append(_task(table, name, resamples, score_range, caveats))
+            tasks.append(_task(table, name, resamples, caveats))
     return tasks
 
 
@@ -203,18 +199,12 @@ def _require_enough(file: str, count: int, items: str) -> None:
         raise DataError(file, f"{count} {items}; at least {LEAST_ROWS} are needed to tell models apart")
 
 
-def _task(
-    table: LabelledTable, name: str, resamples: int, score_range: tuple[float, float] | None, caveats: Mapping[str, Any]
-) -> OwnTask:
+def _task(table: LabelledTable, name: str, resamples: int, caveats: Mapping[str, Any]) -> OwnTask:
     """Return the task of a table, after checking that its labels tell something of a model."""
     if table.kind == "scored":
         pairs = sts_pairs.scored_table(table, name)
-        low, high = score_range or range_of(pairs.gold.tolist())
-        in_range = (pairs.gold >= low) & (pairs.gold <= high)
-        if not in_range.all():
-            row = int(np.argmin(in_range))
-            raise table.error(row, f"score {pairs.gold[row]:g} is not between {low:g} and {high:g}")
-        return sts.SimilarityTask(name, [pairs], resamples, ends=(low, high), caveats=caveats)
+        ends = range_of(pairs.gold.tolist())
+        return sts.SimilarityTask(name, [pairs], resamples, ends=ends, caveats=caveats)
     if table.kind == "binary":
         _check_labels(table)
         return BinaryTask(name, table, resamples, caveats)

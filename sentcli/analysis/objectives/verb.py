@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,10 +99,7 @@ def objectives(
             results = records[evaluated.name].results | results
         records[evaluated.name] = analysis_record(evaluated.name, choices, results, clock, evaluated, seed)
         spectra[short[evaluated.name]] = spectrum
-    protocols = [record.protocol for record in records.values()]
-    poolings = dict.fromkeys(protocol["pooling"] for protocol in protocols if "pooling" in protocol)
-    if len(poolings) > 1:
-        console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
+    _warn_of_poolings(list(records.values()))
     sections = term_sections(renamed(trainings, short))
     if rows and spectra:
         note = f"Vectors of {rows.sample.words} before normalisation, columns shuffled with seed {seed}."
@@ -121,3 +119,10 @@ def _say_what_lacks(name: str, run: LossTerms) -> None:
         console.note(f"{name}: its loss is {next(iter(run.weights))} alone, whose share of the gradient is 100 %")
     elif not run.measured:
         console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
+
+
+def _warn_of_poolings(records: Sequence[Record]) -> None:
+    """Warn if models pool differently."""
+    poolings = dict.fromkeys(record.protocol["pooling"] for record in records if "pooling" in record.protocol)
+    if len(poolings) > 1:
+        console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
