@@ -55,7 +55,9 @@ def mean_lines(values: pd.DataFrame, most: int = MOST_POINTS) -> pd.DataFrame:
     lines = []
     for _, line in means.groupby(LINE[:2], sort=False):
         if len(line) > most:
-            line = _thinned(line, most)
+            parts = line.groupby(np.arange(len(line)) * most // len(line))
+            thinned = parts[["y", "sd"]].mean()
+            line = parts.tail(1).reset_index(drop=True).assign(y=thinned["y"], sd=thinned["sd"])
         half = line["sd"]
         if half.notna().any():
             half = half.fillna(0)
@@ -63,16 +65,6 @@ def mean_lines(values: pd.DataFrame, most: int = MOST_POINTS) -> pd.DataFrame:
     if not lines:
         return means.assign(low=None, high=None)
     return pd.concat(lines, ignore_index=True)
-
-
-def _thinned(line: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return a line with `most` points, each the mean of adjacent ones, at the last of them."""
-    count = len(line)
-    part = np.arange(count) * most // count
-    parts = line.groupby(part)
-    means = parts[["y", "sd"]].mean()
-    last = parts.tail(1).reset_index(drop=True)
-    return last.assign(y=means["y"], sd=means["sd"])
 
 
 def logged_values(runs: Sequence[TrainingRun], panels: Mapping[str, str]) -> pd.DataFrame:

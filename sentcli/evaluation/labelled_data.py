@@ -205,12 +205,11 @@ def _task(table: LabelledTable, name: str, resamples: int, caveats: Mapping[str,
         pairs = sts_pairs.scored_table(table, name)
         ends = range_of(pairs.gold.tolist())
         return sts.SimilarityTask(name, [pairs], resamples, ends=ends, caveats=caveats)
-    if table.kind == "binary":
+    if table.kind in ("binary", "labels"):
         _check_labels(table)
-        return BinaryTask(name, table, resamples, caveats)
-    if table.kind == "labels":
-        _check_labels(table)
-        return _labels_task(table, name, resamples, caveats)
+        if table.kind == "binary":
+            return BinaryTask(name, table, resamples, caveats)
+        return _with_copies(LabelsTask(name, table, resamples, caveats))
     if table.kind == "pairs":
         anchors, positives, *_ = table.texts
         _require_enough(table.name, len(set(anchors)), "different anchors")
@@ -241,9 +240,9 @@ def not_numbers(labels: Mapping[str, int]) -> list[str]:
     return others
 
 
-def _labels_task(table: LabelledTable, name: str, resamples: int, caveats: Mapping[str, Any]) -> LabelsTask:
-    """Return the task of texts with a class, and say how many of them stand in another fold as well."""
-    task = LabelsTask(name, table, resamples)
+def _with_copies(task: LabelsTask) -> LabelsTask:
+    """Say how many texts stand in another fold as well, and return the task with their number among its caveats."""
+    table = task.table
     odd = not_numbers(Counter(map(str, table.values or [])))
     if odd:
         names = ", ".join(map(repr, odd[:NAMED_ROWS]))
@@ -259,7 +258,7 @@ def _labels_task(table: LabelledTable, name: str, resamples: int, caveats: Mappi
             f"where the label is the same, too, these {share:.1f} % are right without being understood{advice}; "
             "analyze duplicates --write leaves copies out"
         )
-    return replace(task, caveats={**caveats, "copies_across_folds": copies})
+    return replace(task, caveats={**task.caveats, "copies_across_folds": copies})
 
 
 def _check_labels(table: LabelledTable) -> None:

@@ -191,26 +191,14 @@ class GeometryInputs:
             vectors = model.encode(texts, progress)
         average = sts_average(model, self.sts)
         model.release()
-        aligned = {}
+        more: dict[str, Any] = {}
         if self.task is not None:
-            aligned = asdict(pair_geometry(vectors, self.task.subsets, self.above))
-        return self.of_vectors(
-            name=model.name,
-            clock=clock,
-            vectors=vectors.vectors_of(self.texts or sentences),
-            model=model,
-            aligned=aligned,
-            average=average,
-        )
+            more = asdict(pair_geometry(vectors, self.task.subsets, self.above))
+        more["sts_average"] = average
+        return self.of_vectors(model.name, clock, vectors.vectors_of(self.texts or sentences), model, **more)
 
     def of_vectors(
-        self,
-        name: str,
-        clock: Clock,
-        vectors: Any,
-        model: EvaluatedModel | None = None,
-        aligned: dict[str, Any] | None = None,
-        average: float | None = None,
+        self, name: str, clock: Clock, vectors: Any, model: EvaluatedModel | None = None, **more: Any
     ) -> Record:
         """Measure vectors.
 
@@ -219,13 +207,12 @@ class GeometryInputs:
             clock: from when the vectors were begun.
             vectors: ``[n, d]``.
             model: that made the vectors; None for vectors from a file.
-            aligned: alignment and uniformity of the pairs.
-            average: of the STS tasks.
+            more: alignment and uniformity of the pairs, and the average of the STS tasks.
         """
         from sentcli.analysis.geometry.measures import geometry
 
         with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
-            results = geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
+            results = {**geometry(vectors, self.neighbours), "sts_average": None, **more}
         pairs = [] if self.task is None else [self.task.name]
         protocol = {"kind": "geometry", "pairs": pairs, "positives_above": self.above, "texts": None}
         if self.rows is not None:

@@ -61,7 +61,9 @@ class Maps:
         if self.whitening is not None:
             of_texts = self._by_text(vectors)
             # each positive by itself, in shuffled groups with another order of the columns, as WhitenedCSE trains
-            views = [self.whitening.apply(of_texts[:, i], settings.seed + i) for i in range(inputs.positives)]
+            views = []
+            for i in range(inputs.positives):
+                views.append(self.whitening.apply(of_texts[:, i], settings.seed + i))
             whitened_map = self._map(f"{name}, whitened", np.stack(views, axis=1).reshape(vectors.shape))
             results["whitened"] = whitened_map.to_dict()
         protocol = {
