@@ -272,15 +272,15 @@ class Baseline:
         if metric != before.metric or not same_items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
         size = score.size or len(before.items)
+        value = before.value or 0.0
         if score.items:
             difference = significance.compare_means(score.item_values[metric], np.array(before.values))
         else:
-            assert before.value is not None
-            difference = significance.compare_two(score.value, before.value, replicates, replicates_before, size)
+            difference = significance.compare_two(score.value, value, replicates, replicates_before, size)
         return BaselineComparison(
             metric=metric,
-            before=before.value or 0.0,
-            difference=replace(difference, difference=score.value - (before.value or 0.0)),
+            before=value,
+            difference=replace(difference, difference=score.value - value),
             allow=allow,
             items=size,
             worst=_worst(before, score),

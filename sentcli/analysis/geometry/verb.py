@@ -12,7 +12,7 @@ from annotated_types import Ge
 from sentcli import console
 from sentcli.analysis.curves import training_curves
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
-from sentcli.analysis.models import named_models, read_stsb, stored_vectors, sts_average, sts_tasks
+from sentcli.analysis.models import named_models, read_stsb, stored_vectors, sts_tasks
 from sentcli.analysis.options import (
     Data,
     Limit,
@@ -183,18 +183,20 @@ class GeometryInputs:
     def of_model(self, model: EvaluatedModel) -> Record:
         """Measure a model."""
         from sentcli.evaluation.pair_geometry import pair_geometry
+        from sentcli.evaluation.score_kinds import SIMILARITY
+        from sentcli.evaluation.scores import average
 
         clock = Clock()
         sentences = [] if self.task is None else self.task.texts
         texts = [*sentences, *self.texts]
         with console.encoding("encoding", len(set(texts))) as progress:
             vectors = model.encode(texts, progress)
-        average = sts_average(model, self.sts)
+        of_tasks = average(model.measure(self.sts), SIMILARITY, least=1)
         model.release()
         more: dict[str, Any] = {}
         if self.task is not None:
             more = asdict(pair_geometry(vectors, self.task.subsets, self.above))
-        more["sts_average"] = average
+        more["sts_average"] = of_tasks
         return self.of_vectors(model.name, clock, vectors.vectors_of(self.texts or sentences), model, **more)
 
     def of_vectors(
