@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 
 from sentcli import console
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
-from sentcli.analysis.models import named_models, vectors_of
+from sentcli.analysis.models import vectors_of
 from sentcli.analysis.options import INPUT, AnalysedTextField, Load, Output, Rerun
 from sentcli.analysis.texts import LEAST_ITEMS, short_text
 from sentcli.bounds import Holds, Overwrite
@@ -77,6 +77,7 @@ def duplicates(
       sentcli analyze duplicates documents.parquet --least 0.8 --index hnsw -o paraphrases
       sentcli analyze duplicates notes.txt -m minilm -o duplicates --write kept.txt
     """  # noqa: D301
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.io.readers import ReadOptions
     from sentcli.search.pairs import pairs_above, recall_of
     from sentcli.search.rows import check_written
@@ -92,7 +93,7 @@ def duplicates(
     clock = Clock()
     evaluated = None
     if model is not None:
-        evaluated = named_models([model], load, rerun=rerun, reused=[corpus])[0]
+        evaluated = EvaluatedModel(model, load, rerun=rerun, reused=[corpus])
     rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated, search_device(load))
     count = len(rows)
     if count < LEAST_ITEMS:
@@ -267,7 +268,10 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
-        most, least = self._pairs_tables()
+        are_different = self.listed["text1"] != self.listed["text2"]
+        pairs = self.listed.loc[are_different, ["text1", "text2", "cosine", "id1", "id2", "group"]]
+        most = _pairs_table("Most similar pairs", pairs.head(self.top))
+        least = _pairs_table("Least similar pairs", pairs.tail(self.top).iloc[::-1])
         return [
             Section("Numbers", (note,), self._numbers(recall), file="numbers"),
             Section("Similarity of the nearest row", figure=self._figure()),
@@ -286,14 +290,6 @@ class Duplicates:
             row["recall"] = recall
             notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
         return Table.of_rows("Near duplicates", [row], formats={"recall": ".3f"}, notes=notes)
-
-    def _pairs_tables(self) -> tuple[Table, Table]:
-        """Return the most and the least similar pairs of different texts."""
-        are_different = self.listed["text1"] != self.listed["text2"]
-        pairs = self.listed.loc[are_different, ["text1", "text2", "cosine", "id1", "id2", "group"]]
-        most = _pairs_table("Most similar pairs", pairs.head(self.top))
-        least = _pairs_table("Least similar pairs", pairs.tail(self.top).iloc[::-1])
-        return most, least
 
     def _equal_table(self) -> Table:
         rows = []

@@ -32,46 +32,32 @@ def model_sections(
     """
     if not models:
         return []
-    sections = _geometry(models, data, rows)
-    if data is not None:
-        sections += _similarity(models, data)
-    if rows is not None:
-        sections += _maps(models, rows, str(texts))
-    return sections
-
-
-def _geometry(models: Mapping[str, EvaluatedModel], data: Path | None, rows: TextRows | None) -> list[Section]:
-    from sentcli.analysis.geometry.sections import sections
+    from sentcli.analysis.geometry.sections import sections as geometry_sections
     from sentcli.analysis.geometry.verb import GeometryInputs
+    from sentcli.analysis.map.layout import MapSettings
+    from sentcli.analysis.map.maps import Maps
+    from sentcli.analysis.map.sections import sections as map_sections
+    from sentcli.analysis.map.texts import MapTexts
+    from sentcli.analysis.similarity.pairs import GoldPairs
+    from sentcli.analysis.similarity.sections import sections as similarity_sections
 
     inputs = GeometryInputs(None, rows)
     if data is not None:
         inputs = GeometryInputs(read_stsb(data, None, "dev"), rows, sts=sts_tasks(data))
     results = {name: inputs.of_model(model).results for name, model in models.items()}
-    return sections(results, inputs.description)
-
-
-def _similarity(models: Mapping[str, EvaluatedModel], data: Path) -> list[Section]:
-    from sentcli.analysis.similarity.pairs import GoldPairs
-    from sentcli.analysis.similarity.sections import sections
-
-    pairs = GoldPairs(read_stsb(data, None, "test"), "test", str(data), LISTED_PAIRS)
-    for name, model in models.items():
-        pairs.measure(model, name)
-    return sections(pairs)
-
-
-def _maps(models: Mapping[str, EvaluatedModel], rows: TextRows, file: str) -> list[Section]:
-    from sentcli.analysis.map.layout import MapSettings
-    from sentcli.analysis.map.maps import Maps
-    from sentcli.analysis.map.sections import sections
-    from sentcli.analysis.map.texts import MapTexts
-
-    settings = MapSettings()
-    drawn = rows.drawn(MAPPED_TEXTS, settings.seed)
-    ids = [row.id for row in drawn.first.values()]
-    maps = Maps(MapTexts(ids, drawn.texts, drawn.sample), settings)
-    for name, model in models.items():
-        maps.add(name, model)
-    note = f"{drawn.sample.words} of {file}, by t-SNE; {settings.clusters} clusters of k-means."
-    return sections(maps, note)
+    sections = geometry_sections(results, inputs.description)
+    if data is not None:
+        pairs = GoldPairs(read_stsb(data, None, "test"), "test", str(data), LISTED_PAIRS)
+        for name, model in models.items():
+            pairs.measure(model, name)
+        sections += similarity_sections(pairs)
+    if rows is not None:
+        settings = MapSettings()
+        drawn = rows.drawn(MAPPED_TEXTS, settings.seed)
+        ids = [row.id for row in drawn.first.values()]
+        maps = Maps(MapTexts(ids, drawn.texts, drawn.sample), settings)
+        for name, model in models.items():
+            maps.add(name, model)
+        note = f"{drawn.sample.words} of {texts}, by t-SNE; {settings.clusters} clusters of k-means."
+        sections += map_sections(maps, note)
+    return sections

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sentcli.arrays import AnyArray
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import SimilarityTask
-    from sentcli.search.exact import Blocks
     from sentcli.stores.text_vectors import TextVectors
 
 
@@ -26,7 +25,7 @@ def named_models(
     """Return models, each of which is loaded when something has to be encoded with it.
 
     Args:
-        names: of the models.
+        names: of the models; a folder of runs stands for those in it.
         load: how they are loaded.
         rerun: encode again what was encoded before and is kept.
         reused: the files of texts, whose own vectors are taken where a model has made them.
@@ -35,7 +34,9 @@ def named_models(
         InputError: if a model does not exist or is named twice.
     """
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.studies import study_of
 
+    names = study_of(names).models
     check_distinct(names)
     files = [file for file in reused if file is not None]
     return [EvaluatedModel(name, load, rerun=rerun, reused=files) for name in names]
@@ -67,21 +68,6 @@ def stored_vectors(path: Path) -> AnyArray:
     """
     import numpy as np
 
-    blocks = _stored_blocks(path)
-    vectors = blocks.arrays[0]  # a single file is mapped into memory as it is
-    if len(blocks.arrays) > 1:
-        vectors = blocks.take(np.arange(len(blocks)))
-    if len(vectors) < LEAST_ITEMS:
-        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST_ITEMS}")
-    return vectors
-
-
-def _stored_blocks(path: Path) -> Blocks:
-    """Open the vectors of a directory or file.
-
-    Raises:
-        InputError: if there are none.
-    """
     from sentcli.io.places import Place
     from sentcli.search.vector_directory import VectorDirectory
     from sentcli.search.vector_file import VectorFile, vectors_in
@@ -93,16 +79,23 @@ def _stored_blocks(path: Path) -> Blocks:
             raise InputError(
                 f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
             )
-        return VectorDirectory.open(path, to_search=False).blocks
-    facts = vectors_in(Place.of(path))
-    if facts is None:
-        raise InputError(
-            f"{path} holds no vectors: give what encode wrote (a directory, .npy, .parquet or .safetensors), or a "
-            "training run"
-        )
-    stored = VectorFile.open(Place.of(path), column=facts.column)
-    stored.origin.check_numbers(to_search=False)
-    return stored.blocks
+        blocks = VectorDirectory.open(path, to_search=False).blocks
+    else:
+        facts = vectors_in(Place.of(path))
+        if facts is None:
+            raise InputError(
+                f"{path} holds no vectors: give what encode wrote (a directory, .npy, .parquet or .safetensors), or a "
+                "training run"
+            )
+        stored = VectorFile.open(Place.of(path), column=facts.column)
+        stored.origin.check_numbers(to_search=False)
+        blocks = stored.blocks
+    vectors = blocks.arrays[0]  # a single file is mapped into memory as it is
+    if len(blocks.arrays) > 1:
+        vectors = blocks.take(np.arange(len(blocks)))
+    if len(vectors) < LEAST_ITEMS:
+        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST_ITEMS}")
+    return vectors
 
 
 def read_stsb(data: Path | None, pairs: str | None, split: str) -> SimilarityTask:
@@ -130,11 +123,3 @@ def sts_tasks(data: Path) -> list[SimilarityTask]:
     from sentcli.evaluation import significance, sts
 
     return sts.load_similarity_tasks(dataset_path(data), resamples=significance.RESAMPLES)
-
-
-def sts_average(model: EvaluatedModel, tasks: Sequence[SimilarityTask]) -> float | None:
-    """Return the mean of Spearman's correlations, times 100, over STS tasks; None if there are no tasks."""
-    from sentcli.evaluation.score_kinds import SIMILARITY
-    from sentcli.evaluation.scores import average
-
-    return average(model.measure(tasks), SIMILARITY, least=1)

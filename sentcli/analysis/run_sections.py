@@ -71,7 +71,10 @@ def what_was_run(runs: Sequence[TrainingRun]) -> str:
         first = members[0]
         sentences.append(f"{label}: {_method(first)}.")
         starts[label] = first.record["model"]
-        data[label] = _files(first)
+        files = []
+        for file in first.record["identity"]["data"]:
+            files.append(f"{file['file']} ({file['sentences']:,} sentences)")
+        data[label] = ", ".join(files)
         seeds[label] = ", ".join(str(run.record["seed"]) for run in members)
     sentences += _told_once("Start model", starts)
     sentences += _told_once("Data", data)
@@ -84,14 +87,6 @@ def _count(runs: Sequence[TrainingRun]) -> str:
     if len(runs) == 1:
         return "1 training run"
     return f"{len(runs):,} training runs"
-
-
-def _files(run: TrainingRun) -> str:
-    """Return the files that a run was trained on, with the number of their sentences."""
-    files = []
-    for file in run.record["identity"]["data"]:
-        files.append(f"{file['file']} ({file['sentences']:,} sentences)")
-    return ", ".join(files)
 
 
 def _method(run: TrainingRun) -> str:

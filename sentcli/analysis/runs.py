@@ -265,22 +265,15 @@ def _lines(path: Path) -> Iterator[TrainingRun]:
     if not file.exists():
         return
     for record in read_results(file).values():
-        _check_record(record, file)
+        for key in ("point", "method", "identity", "results", "identity.data", "identity.method"):
+            section, _, name = key.rpartition(".")
+            if name not in (record[section] if section else record):
+                raise DataError(file, f"not records of runs: {key!r} is missing")
         run = TrainingRun(record)
         folder = file.parent / str(record.get("run") or ".")
         if is_run(folder):
             run = replace(run, folder=folder)
         yield run
-
-
-def _check_record(record: Mapping[str, Any], file: Path) -> None:
-    """Raise a DataError if a line of a file of results is not the record of a run."""
-    for key in ("point", "method", "identity", "results"):
-        if key not in record:
-            raise DataError(file, f"not records of runs: {key!r} is missing")
-    for key in ("data", "method"):
-        if key not in record["identity"]:
-            raise DataError(file, f"not records of runs: {f'identity.{key}'!r} is missing")
 
 
 def _record_of(folder: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli.command.result import Result, written_if_interrupted
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.evaluated import EvaluatedModel, Task
     from sentcli.evaluation.published import Published
     from sentcli.evaluation.score_kinds import ScoreKind
     from sentcli.evaluation.scores import ModelScores
@@ -35,6 +36,31 @@ def scores_if_interrupted() -> Iterator[list[ModelScores]]:
 
     with written_if_interrupted(so_far):
         yield done
+
+
+def score_study(
+    study: Study,
+    runs: Iterable[tuple[EvaluatedModel, Sequence[Task], dict[str, Any]]],
+    kind: ScoreKind,
+    system: Published | None,
+    *,
+    seed: int | None = None,
+) -> Result:
+    """Score the models of a study on tasks, and return the scores as a result, compared.
+
+    Args:
+        study: the models that the names of the command stand for.
+        runs: each model with its tasks, and every choice that moves a score, except those of the model.
+        kind: of the scores that are compared with published ones; its command is that of the JSON.
+        system: the published one, if any.
+        seed: of the classifiers that are trained, if any.
+    """
+    from sentcli.evaluation.measuring import score_model
+
+    with scores_if_interrupted() as scores:
+        for model, tasks, protocol in runs:
+            score_model(model, tasks, kind.command, protocol, seed=seed, done=scores)
+    return scores_result(scores, system, kind, study)
 
 
 def choices_of(study: Study, scores: Sequence[ModelScores]) -> Choices:

@@ -59,17 +59,18 @@ class TaskBaseline:
             score: with samples of its main metric.
             data: a digest of what was scored on.
             protocol: every choice that moves the score.
+
+        Raises:
+            InputError: if it has no samples.
         """
         metric = score.main_metric
-        replicates = score.replicates_of(metric)
-        assert replicates is not None
         values: list[Number] = []
         if score.items:
             values = score.item_values[metric].tolist()
         return cls(
             metric=metric,
             value=score.value,
-            draws=pack_values(replicates),
+            draws=_draws(score),
             data=data,
             protocol=protocol or {},
             items=list(score.items),
@@ -261,31 +262,37 @@ class Baseline:
             path: of the baseline, for messages.
 
         Raises:
-            InputError: if the baseline has another metric or was measured on other queries.
+            InputError: if the baseline has another metric or was measured on other queries, or if there are no samples.
         """
         before = self.tasks[score.task]
         metric = score.main_metric
-        replicates = score.replicates_of(metric)
-        assert replicates is not None
-        replicates = unpack_values(pack_values(replicates))  # rounded like those of the baseline
+        replicates = unpack_values(_draws(score))  # rounded like those of the baseline
         replicates_before = unpack_values(before.draws)
         same_items = list(score.items) == before.items and len(replicates) == len(replicates_before)
         if metric != before.metric or not same_items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {_REMEDY}")
         size = score.size or len(before.items)
+        value = before.value or 0.0
         if score.items:
             difference = significance.compare_means(score.item_values[metric], np.array(before.values))
         else:
-            assert before.value is not None
-            difference = significance.compare_two(score.value, before.value, replicates, replicates_before, size)
+            difference = significance.compare_two(score.value, value, replicates, replicates_before, size)
         return BaselineComparison(
             metric=metric,
-            before=before.value or 0.0,
-            difference=replace(difference, difference=score.value - (before.value or 0.0)),
+            before=value,
+            difference=replace(difference, difference=score.value - value),
             allow=allow,
             items=size,
             worst=_worst(before, score),
         )
+
+
+def _draws(score: TaskScore) -> str:
+    """Return the main metric on samples of the items, as the file has it."""
+    replicates = score.replicates_of(score.main_metric)
+    if replicates is None:
+        raise InputError(f"{score.task}: too few items, or too few of one label, to compare its score with another")
+    return pack_values(replicates)
 
 
 def compare_scores(before: TaskScore, now: TaskScore, allow: float = 0.0) -> BaselineComparison:

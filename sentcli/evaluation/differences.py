@@ -16,6 +16,13 @@ MOST_SEEDS = 1000
 """The most seeds that are thought of."""
 
 
+def student(freedom: float) -> float:
+    """Return the quantile of Student's t that an interval of `LEVEL` reaches to, in standard errors."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + LEVEL) / 2, freedom))
+
+
 @dataclass(frozen=True)
 class Variation:
     """What a difference varies by, as Student's t takes it."""
@@ -51,9 +58,7 @@ class Variation:
     @property
     def half(self) -> float:
         """Half of the 95 % interval."""
-        from scipy.stats import t
-
-        return float(t.ppf((1 + LEVEL) / 2, self.freedom)) * self.error
+        return student(self.freedom) * self.error
 
     @property
     def smallest(self) -> float:

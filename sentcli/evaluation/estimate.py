@@ -148,9 +148,31 @@ class Estimates:
         ]
         if self.busy is not None:
             notes.append(f"{self.busy.capitalize()}.")
-        tables = [_table(self.models, notes)]
-        if any(entry.index_bytes for entry in self.models):
-            tables.append(_index_table(self.models))
+        rows: list[dict[str, Any]] = []
+        of_indexes: dict[str, dict[str, int]] = {}  # by model, of which the precision changes nothing
+        kinds: dict[str, int] = {}
+        for estimate in self.models:
+            row = {
+                "model": estimate.model,
+                "precision": estimate.precision,
+                "dimensions": estimate.dimension,
+                "tokens a text": estimate.tokens_per_text,
+                "% cut": 100 * estimate.cut_rows,
+                "texts a second": estimate.texts_per_second,
+                "time": duration(estimate.seconds),
+                "vectors": _megabytes(estimate.bytes),
+            }
+            rows.append(row)
+            of_indexes[estimate.model] = estimate.index_bytes
+            kinds |= estimate.index_bytes
+        formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
+        tables = [Table.of_rows("What encoding takes", rows, formats=formats, notes=notes)]
+        if kinds:
+            index_rows = []
+            for model, sizes in of_indexes.items():
+                index_rows.append([model, *map(_megabytes, map(sizes.__getitem__, kinds))])
+            note = "sentcli index DIR --type TYPE builds it."
+            tables.append(Table("An index takes besides", ["model", *kinds], index_rows, notes=[note]))
         return tables
 
 
@@ -208,6 +230,7 @@ def _measure(
     prompt: Prompt,
 ) -> Estimate:
     from sentcli.encoder import load_encoder
+    from sentcli.search import ann
 
     load_encoder(model, options)  # an export that has to be made first is kept
     started = time.perf_counter()
@@ -224,7 +247,12 @@ def _measure(
     speed = len(texts) / min(passes)
     dimension = compression.dimension(encoder.dimension)
     vector_bytes = dimension * np.dtype(compression.dtype).itemsize
-    index_bytes = {} if compression.output_type == "binary" else _index_bytes(counts["rows"], dimension)
+    index_bytes = {}
+    if compression.output_type != "binary":
+        for kind in ann.KINDS:
+            with suppress(SentcliError):  # there are too few rows for it, or faiss is not installed
+                index_bytes[kind] = ann.index_bytes(kind, counts["rows"], dimension)
+        index_bytes.pop(ann.FLAT, None)  # it is the vectors themselves
     return Estimate(
         model=model,
         backend=encoder.backend.name,
@@ -239,50 +267,6 @@ def _measure(
         bytes=vector_bytes * counts["rows"],
         index_bytes=index_bytes,
     )
-
-
-def _index_bytes(rows: int, dimension: int) -> dict[str, int]:
-    from sentcli.search.ann import FLAT, KINDS, index_bytes
-
-    sizes = {}
-    for kind in KINDS:
-        with suppress(SentcliError):  # there are too few rows for it, or faiss is not installed
-            sizes[kind] = index_bytes(kind, rows, dimension)
-    sizes.pop(FLAT, None)  # it is the vectors themselves
-    return sizes
-
-
-def _table(estimates: Sequence[Estimate], notes: list[str]) -> Table:
-    rows: list[list[Any]] = []
-    for estimate in estimates:
-        rows.append(
-            [
-                estimate.model,
-                estimate.precision,
-                estimate.dimension,
-                estimate.tokens_per_text,
-                100 * estimate.cut_rows,
-                estimate.texts_per_second,
-                duration(estimate.seconds),
-                _megabytes(estimate.bytes),
-            ]
-        )
-    columns = ["model", "precision", "dimensions", "tokens a text", "% cut", "texts a second", "time", "vectors"]
-    formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
-    return Table("What encoding takes", columns, rows, formats=formats, notes=notes)
-
-
-def _index_table(estimates: Sequence[Estimate]) -> Table:
-    """Return what indexes take; the precision of a model changes nothing about it."""
-    by_model = {entry.model: entry.index_bytes for entry in estimates}
-    kinds: dict[str, None] = {}
-    for sizes in by_model.values():
-        kinds.update(dict.fromkeys(sizes))
-    rows: list[list[Any]] = []
-    for model, sizes in by_model.items():
-        columns = [_megabytes(sizes[kind]) for kind in kinds]
-        rows.append([model, *columns])
-    return Table("An index takes besides", ["model", *kinds], rows, notes=["sentcli index DIR --type TYPE builds it."])
 
 
 def _megabytes(size: int) -> str:

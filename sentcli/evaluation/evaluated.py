@@ -5,7 +5,7 @@ A `Task` is what every evaluation scores it on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -168,21 +168,16 @@ class EvaluatedModel(CachedEncoder):
         if of_usual == len(tasks):
             self.description = usual
         else:
-            self.load(_text_count(tasks, all_kept))
+            texts: set[str] = set()
+            in_sets = 0
+            for task in tasks:
+                if task.name not in all_kept:
+                    texts.update(task.texts)
+                    in_sets += getattr(task, "text_count", 0)  # of a set, which encodes by itself
+            self.load(len(texts) + in_sets)
         scores = {}
         for name, (score, encoder) in all_kept.items():
             if encoder == self.description:
                 scores[name] = score
         self.cached += scores
         return scores
-
-
-def _text_count(tasks: Sequence[Task], kept: Collection[str]) -> int:
-    """Return how many distinct texts tasks need whose names are not kept, with those of retrieval sets."""
-    texts: set[str] = set()
-    in_sets = 0
-    for task in tasks:
-        if task.name not in kept:
-            texts.update(task.texts)
-            in_sets += getattr(task, "text_count", 0)  # of a set, which encodes by itself
-    return len(texts) + in_sets

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sentcli import console
 from sentcli.data import dataset_path
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import significance, sts, sts_pairs
 from sentcli.evaluation.beir_files import is_beir, splits_of
-from sentcli.evaluation.evaluated import OwnTask
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, for_model
 from sentcli.evaluation.files import is_stsb, read_stsb_layout
 from sentcli.evaluation.known_sets import canonical
 from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
@@ -41,12 +39,29 @@ LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
 
 
+def labelled_choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | None) -> dict[str, Any]:
+    """Return every choice that moves a score of a model on tasks, except how it is loaded.
+
+    Args:
+        tasks: on the user's own data.
+        model: that is scored.
+        pair_fields: the columns of the tables, if they were given.
+    """
+    by_kind: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for task in tasks:
+        adapted: Any = for_model(task, model.spec)
+        by_kind[str(task.kind.table)] |= adapted.protocol
+    protocol = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.RESAMPLES}
+    if pair_fields:
+        protocol["pair_fields"] = pair_fields
+    return protocol
+
+
 def load_tasks(
     files: Sequence[str],
     *,
     kind: Kind | None = None,
     fields: str | None = None,
-    score_range: tuple[float, float] | None = None,
     resamples: int = significance.RESAMPLES,
     skip_empty: bool = False,
     group_by: str | None = None,
@@ -58,7 +73,6 @@ def load_tasks(
         files: tables, folders of tables, folders in BEIR layout, or names of sets that ``sentcli data get`` fetched.
         kind: of the tables; None tells it from the columns.
         fields: the columns of the tables, as for `labelled.read_table`.
-        score_range: the lowest and the highest score that a table may have; None takes any, and tells the range.
         resamples: samples of the items, for intervals and comparisons; 0 leaves them out.
         skip_empty: leave out rows with an empty cell, which are an error otherwise.
         group_by: a column of texts with a class: rows with one value are in one fold.
@@ -90,7 +104,7 @@ def load_tasks(
             tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path), split), resamples))
         else:
             table, caveats = _read(path, kind, fields, group_by, skip_empty=skip_empty)
-            tasks.append(_task(table, name, resamples, score_range, caveats))
+            tasks.append(_task(table, name, resamples, caveats))
     return tasks
 
 
@@ -185,41 +199,28 @@ def _require_enough(file: str, count: int, items: str) -> None:
         raise DataError(file, f"{count} {items}; at least {_LEAST_ROWS} are needed to tell models apart")
 
 
-def _task(
-    table: LabelledTable, name: str, resamples: int, score_range: tuple[float, float] | None, caveats: Mapping[str, Any]
-) -> OwnTask:
+def _task(table: LabelledTable, name: str, resamples: int, caveats: Mapping[str, Any]) -> OwnTask:
     """Return the task of a table, after checking that its labels tell something of a model."""
     if table.kind == "scored":
         pairs = sts_pairs.scored_table(table, name)
-        low, high = score_range or range_of(pairs.gold.tolist())
-        in_range = (pairs.gold >= low) & (pairs.gold <= high)
-        if not in_range.all():
-            row = int(np.argmin(in_range))
-            raise table.error(row, f"score {pairs.gold[row]:g} is not between {low:g} and {high:g}")
-        return sts.SimilarityTask(name, [pairs], resamples, ends=(low, high), caveats=caveats)
-    if table.kind == "binary":
+        ends = range_of(pairs.gold.tolist())
+        return sts.SimilarityTask(name, [pairs], resamples, ends=ends, caveats=caveats)
+    if table.kind in ("binary", "labels"):
         _check_labels(table)
-        return BinaryTask(name, table, resamples, caveats)
-    if table.kind == "labels":
-        _check_labels(table)
-        return _labels_task(table, name, resamples, caveats)
+        if table.kind == "binary":
+            return BinaryTask(name, table, resamples, caveats)
+        return _with_copies(LabelsTask(name, table, resamples, caveats))
     if table.kind == "pairs":
         anchors, positives, *_ = table.texts
         _require_enough(table.name, len(set(anchors)), "different anchors")
         if len(set(positives)) == 1:
             raise DataError(table.name, "all positives are equal: there are no others to search")
         return PairsTask(name, table, resamples, caveats)
-    _check_negatives(table)
-    return TripletsTask(name, table, resamples, caveats)
-
-
-def _check_negatives(table: LabelledTable) -> None:
-    """Raise a DataError for a negative that equals its positive."""
-    _, positives, *negatives = table.texts
-    for column, texts in zip(table.columns[2:], negatives, strict=True):
-        for row, negative in enumerate(texts):
-            if negative == positives[row]:
+    for column, texts in zip(table.columns[2:], table.texts[2:], strict=True):
+        for row, (positive, negative) in enumerate(zip(table.texts[1], texts, strict=True)):
+            if negative == positive:
                 raise table.error(row, f"{column} equals {table.columns[1]}: {negative[:60]!r}")
+    return TripletsTask(name, table, resamples, caveats)
 
 
 def not_numbers(labels: Mapping[str, int]) -> list[str]:
@@ -239,9 +240,9 @@ def not_numbers(labels: Mapping[str, int]) -> list[str]:
     return others
 
 
-def _labels_task(table: LabelledTable, name: str, resamples: int, caveats: Mapping[str, Any]) -> LabelsTask:
-    """Return the task of texts with a class, and say how many of them stand in another fold as well."""
-    task = LabelsTask(name, table, resamples)
+def _with_copies(task: LabelsTask) -> LabelsTask:
+    """Say how many texts stand in another fold as well, and return the task with their number among its caveats."""
+    table = task.table
     odd = not_numbers(Counter(map(str, table.values or [])))
     if odd:
         names = ", ".join(map(repr, odd[:NAMED_ROWS]))
@@ -257,7 +258,7 @@ def _labels_task(table: LabelledTable, name: str, resamples: int, caveats: Mappi
             f"where the label is the same, too, these {share:.1f} % are right without being understood{advice}; "
             "analyze duplicates --write leaves copies out"
         )
-    return replace(task, caveats={**caveats, "copies_across_folds": copies})
+    return replace(task, caveats={**task.caveats, "copies_across_folds": copies})
 
 
 def _check_labels(table: LabelledTable) -> None:

@@ -202,19 +202,16 @@ class BinaryTask(TableTask):
             details["zero_vectors"] = vectors.zero(self.texts)
         score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details)
         if self.resamples:
-            score = self._with_interval(score, predicted, positive)
+            replicates = precision_replicates(predicted, positive, self.resamples, stream=self.stream)
+            interval = precision_interval(predicted, positive, replicates)
+            if interval is None:
+                few = f"fewer than {LEAST_OF_EITHER_LABEL} pairs with a label"
+                console.note(f"{self.name}: {few}, so its score has no interval")
+                score = score.with_details({"interval": None})
+            else:
+                metric = score.main_metric
+                score = replace(score, replicates={metric: replicates}, intervals={metric: interval})
         return score.of_own_data(len(predicted))
-
-    def _with_interval(self, score: TaskScore, predicted: Float64Array, positive: BoolArray) -> TaskScore:
-        """Return a score with its interval and its values on samples, or with neither where a label is too rare."""
-        metric = score.main_metric
-        replicates = precision_replicates(predicted, positive, self.resamples, stream=self.stream)
-        interval = precision_interval(predicted, positive, replicates)
-        if interval is None:
-            few = f"fewer than {LEAST_OF_EITHER_LABEL} pairs with a label"
-            console.note(f"{self.name}: {few}, so its score has no interval")
-            return score.with_details({"interval": None})
-        return replace(score, replicates={metric: replicates}, intervals={metric: interval})
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.arrays import Float32Array, Int64Array
+from sentcli.arrays import Int64Array
 from sentcli.evaluation.probe import TOOLKIT_SEED, AdvanceClassifiers, Fold, Grid, TrainedClassifiers, with_ones
 
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
@@ -57,12 +57,21 @@ class LbfgsTrainer:
 
     def train(self, grid: Grid, finished: AdvanceClassifiers) -> TrainedClassifiers:
         """Train as many at a time as fit into memory."""
+        import torch
+
         weights = grid.empty_weights()
         scores_of_a_fold = len(grid.x) * grid.classes * grid.runs
         folds_at_a_time = max(MOST_SCORES // scores_of_a_fold, 1)
         for start in range(0, len(grid.folds), folds_at_a_time):
             part = range(start, min(start + folds_at_a_time, len(grid.folds)))
-            weights[part] = _minimised(grid.of_folds(part), self.max_iter, finished)
+            problems = _Problems(grid.of_folds(part))
+            solved = torch.zeros(len(problems), problems.width * problems.columns)
+            for numbers, weight in _lbfgs(problems, self.max_iter):
+                solved[numbers] = weight
+                finished(len(numbers))
+            by_fold = solved.view(len(part), grid.runs, problems.width, problems.columns)
+            # two classes need the weights of one, the last
+            weights[part, :, :, -problems.columns :] = problems.in_axes_of_vectors(by_fold).numpy()
         accuracy = np.zeros(weights.shape[:2])
         for number, fold in enumerate(grid.folds):
             if len(fold.dev):
@@ -70,22 +79,6 @@ class LbfgsTrainer:
                 predicted = scores.argmax(axis=2)
                 accuracy[number] = (predicted == grid.y[fold.dev]).mean(axis=1)
         return TrainedClassifiers(weights, accuracy)
-
-
-def _minimised(grid: Grid, max_iter: int, finished: AdvanceClassifiers) -> Float32Array:
-    """Return the weights of the minima ``[folds, penalties, dim + 1, classes]``."""
-    import torch
-
-    problems = _Problems(grid)
-    solved = torch.zeros(len(problems), problems.width * problems.columns)
-    for numbers, weight in _lbfgs(problems, max_iter):
-        solved[numbers] = weight
-        finished(len(numbers))
-    solved = solved.view(len(grid.folds), grid.runs, problems.width, problems.columns)
-    weights = problems.in_axes_of_vectors(solved)
-    if problems.columns == 1:  # two classes need the weights of one
-        weights = torch.cat([torch.zeros_like(weights), weights], dim=3)
-    return weights.numpy()
 
 
 class _Problems:

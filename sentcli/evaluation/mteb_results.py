@@ -163,7 +163,8 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
         name = canonical(result.task_name)
         their_names = {metric: metric.replace("@", "_at_") for metric in kind.columns}
         scale = 1
-        protocol = {"search": "dense", "top_k": _deepest(numbers)}
+        depths = re.findall(r"^ndcg_at_(\d{1,6})$", "\n".join(numbers), re.MULTILINE)
+        protocol = {"search": "dense", "top_k": max(map(int, depths))}
     elif "cosine_spearman" in numbers:
         kind = SIMILARITY
         name = FULL_NAMES.get(result.task_name, result.task_name)
@@ -215,13 +216,3 @@ def _numbers(subset: SubsetScores) -> dict[str, float]:
         if isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER:
             numbers[key] = float(value)
     return numbers
-
-
-def _deepest(metrics: Iterable[str]) -> int:
-    """Return the most documents that one of the metrics nDCG looks at."""
-    deepest = 0
-    for key in metrics:
-        match = re.fullmatch(r"ndcg_at_(\d{1,6})", key)
-        if match is not None:
-            deepest = max(deepest, int(match[1]))
-    return deepest

@@ -11,7 +11,7 @@ import numpy as np
 
 from sentcli.arrays import BoolArray, Float64Array, Int64Array
 from sentcli.errors import InputError
-from sentcli.evaluation.differences import LEVEL
+from sentcli.evaluation.differences import student
 from sentcli.search.calibration import LearnedFrom
 from sentcli.search.neighbours import require_finite
 
@@ -93,17 +93,10 @@ def share_interval(observed: Observed) -> tuple[float, float]:
         sums = np.bincount(numbers, weights=observed.right - share)
         variance = float((sums**2).sum()) * groups / (groups - 1)
         count /= max(variance / of_independent, 1.0)
-    squared = quantile_of(groups) ** 2
+    squared = student(max(groups - 1, 1)) ** 2
     middle = (share + squared / (2 * count)) / (1 + squared / count)
     half = squared**0.5 * (share * (1 - share) / count + squared / (4 * count**2)) ** 0.5 / (1 + squared / count)
     return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)  # but for rounding
-
-
-def quantile_of(groups: int) -> float:
-    """Return Student's quantile of the usual level for so many groups."""
-    from scipy.stats import t
-
-    return float(t.ppf((1 + LEVEL) / 2, max(groups - 1, 1)))
 
 
 def folds(groups: Int64Array) -> Int64Array:

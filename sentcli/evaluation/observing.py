@@ -123,11 +123,12 @@ def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[O
     if len(models) > 1 or len(tasks) > 1:
         raise InputError(f"{option} keeps what one model learns from one file, and there are several")
     model, task = models[0], tasks[0]
+    folder = local_path(model.name)
     if (place / MANIFEST).is_file():
         lack = _lack_of_corpus(VectorDirectory.open(place).origin, model, task)
         if lack is not None:
             raise InputError(f"{option}: {lack}")
-    elif not _is_folder_of(place, model):
+    elif folder is None or not folder.is_dir() or folder.resolve() != place.resolve():
         raise InputError(
             f"{option}: give a directory that sentcli encode or index wrote with {model.name}, or the folder of the "
             "model, named by -m"
@@ -138,11 +139,6 @@ def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[O
             f"the documents of {task.name} are title and text together: what is learned holds where a column that has "
             "both was encoded"
         )
-
-
-def _is_folder_of(place: Path, model: EvaluatedModel) -> bool:
-    folder = local_path(model.name)
-    return folder is not None and folder.is_dir() and folder.resolve() == place.resolve()
 
 
 def _lack_of_corpus(facts: VectorFacts, model: EvaluatedModel, task: OwnHits) -> str | None:

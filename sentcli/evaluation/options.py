@@ -49,32 +49,16 @@ class ScoringOptions:
     rerun: bool = False
 
     def models(
-        self,
-        names: Sequence[str],
-        options: LoadOptions,
-        *,
-        reused: Sequence[str] = (),
-        pairs: bool = False,
-        spares_export: bool = True,
+        self, names: Sequence[str], options: LoadOptions, *, spares_export: bool = True, **more: Any
     ) -> list[EvaluatedModel]:
-        """Return models, each of which is loaded when it has to encode something.
+        """Return models, each of which is loaded when it has to encode something; the arguments are those of a model.
 
-        Args:
-            names: of the models.
-            options: how they are loaded.
-            reused: files whose own vectors are taken where a model has made them.
-            pairs: take cross-encoders, too.
-            spares_export: export a model only where that pays for the texts that are scored.
+        A model is exported only where that pays for the texts that are scored.
         """
         from sentcli.evaluation.evaluated import EvaluatedModel
 
-        models = []
-        for name in names:
-            model = EvaluatedModel(
-                name, options, rerun=self.rerun, reused=reused, pairs=pairs, spares_export=spares_export
-            )
-            models.append(model)
-        return models
+        more |= {"rerun": self.rerun, "spares_export": spares_export}
+        return [EvaluatedModel(name, options, **more) for name in names]
 
     def published(self, kind: ScoreKind, tasks: Iterable[str]) -> Published | None:
         """Return the system of ``--against``, or None.

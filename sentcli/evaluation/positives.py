@@ -242,6 +242,17 @@ class InDomainTask:
         content = json_digest([*self.pairs.texts, positive_pairs(self.pairs).tolist()])
         return [IN_DOMAIN_NAME, self.exclude, list(self.cutoffs), self.similarity, content]
 
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides data and model."""
+        return {
+            "queries": f"first sentences of {positive_choice(self.pairs)}",
+            "exclude": self.exclude,
+            "excluded": EXCLUDED[self.exclude],
+            "ties": IN_DOMAIN_TIES,
+            "similarity": self.similarity,
+        }
+
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Rank the sentences by their similarity to each query."""
         ranks, best = in_domain_ranks(self.pairs, vectors, self.exclude, self.similarity)

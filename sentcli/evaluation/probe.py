@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -81,30 +81,6 @@ class TrainedClassifiers:
         """Return the classes of ``x`` ``[n, dim]``."""
         weight = self.weights[fold, penalty]
         return (x @ weight[:-1] + weight[-1]).argmax(axis=1)
-
-
-class Trainer(Protocol):
-    """Trains the classifiers of several folds."""
-
-    @property
-    def folds(self) -> int:
-        """The number of folds of cross-validation."""
-
-    def penalties(self, *, has_test: bool) -> tuple[float, ...]:
-        """Return the penalties to choose from; of equally good ones the first is chosen.
-
-        Args:
-            has_test: the task has a test set but no development set.
-        """
-
-    def last_fold(self, rows: Int64Array) -> Fold:
-        """Split the training rows for the final classifier of a task without a development set."""
-
-    def train(self, grid: Grid, finished: AdvanceClassifiers) -> TrainedClassifiers:
-        """Train all classifiers of a grid, and call `finished` as they are done."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the choices that move a score."""
 
 
 def with_ones(x: Float32Array) -> Tensor:
@@ -177,11 +153,18 @@ class GradientTrainer:
     max_epochs: int = 200
 
     def penalties(self, *, has_test: bool) -> tuple[float, ...]:
-        """Return the weights of the L2 penalty, the weakest first."""
+        """Return the weights of the L2 penalty, the weakest first; of equally good ones the first is chosen.
+
+        Args:
+            has_test: the task has a test set but no development set.
+        """
         return L2
 
     def last_fold(self, rows: Int64Array) -> Fold:
-        """Hold out the first 5 % of the shuffled rows, which stop the training."""
+        """Split the training rows of the final classifier of a task without a development set.
+
+        The first 5 % of the shuffled rows are held out and stop the training.
+        """
         order = np.random.RandomState(TOOLKIT_SEED).permutation(len(rows))
         count = max(int(0.05 * len(rows)), 1)
         return Fold(train=rows[order[count:]], dev=rows[order[:count]], drawn=len(rows))
@@ -201,7 +184,12 @@ class GradientTrainer:
         }
 
     def train(self, grid: Grid, finished: AdvanceClassifiers) -> TrainedClassifiers:
-        """Train the classifiers with the same number of examples together."""
+        """Train all classifiers of a grid, those with the same number of examples together.
+
+        Args:
+            grid: the classifiers.
+            finished: is called as they are done.
+        """
         weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
         folds_of_shape: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import known_sets, sts_pairs, transfer_data
+from sentcli.evaluation.differences import student
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
 from sentcli.evaluation.score_kinds import (
     FULL_NAMES,
@@ -26,6 +25,7 @@ from sentcli.evaluation.score_kinds import (
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore, average
 from sentcli.hub import short_digits
 from sentcli.io.forms import read_json
+from sentcli.seeds import mean_and_deviation
 from sentcli.zoo import models_folder
 
 if TYPE_CHECKING:
@@ -133,18 +133,16 @@ def _by_full_name(by_task: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_titles(scores: Sequence[ModelScores]) -> list[ModelScores]:
     """Return scores whose comparison with a published system has title and source, which an older file may lack."""
-    return [_with_title(of_model) for of_model in scores]
-
-
-def _with_title(scores: ModelScores) -> ModelScores:
-    against = scores.against
-    if not against or {"title", "source"} <= against.keys():
-        return scores
-    titles = {"title": against["name"], "source": ""}
-    system = published().get(against["name"])
-    if system is not None:
-        titles = {"title": system.title, "source": system.source}
-    return scores.with_entries({"against": titles | dict(against)})
+    titled = []
+    for of_model in scores:
+        against = of_model.against
+        if against and not {"title", "source"} <= against.keys():
+            name = against["name"]
+            system = published().get(name) or Published(name, name, "", {})
+            against = {"title": system.title, "source": system.source, **against}
+            of_model = of_model.with_entries({"against": against})
+        titled.append(of_model)
+    return titled
 
 
 def find_published(name: str) -> Published:
@@ -257,7 +255,7 @@ def compare_with_published(system: Published, kind: ScoreKind, seeds: Sequence[M
         if interval is not None:
             low, high = interval
             within = low <= score <= high
-        mean = float(np.mean(measured))
+        mean, _ = mean_and_deviation(measured)
         tasks[task] = {
             "task": task,
             "measured": mean,
@@ -275,13 +273,10 @@ def compare_with_published(system: Published, kind: ScoreKind, seeds: Sequence[M
     }
 
 
-def _further_seeds(values: list[float]) -> tuple[float, float]:
+def _further_seeds(values: Sequence[float]) -> tuple[float, float]:
     """Return the prediction interval of 95 % of further runs, if runs are normally distributed."""
-    from scipy.stats import t
-
-    mean = float(np.mean(values))
+    mean, deviation = mean_and_deviation(values)
+    assert deviation is not None  # there are several
     count = len(values)
-    quantile = float(t.ppf(0.975, count - 1))
-    deviation = float(np.std(values, ddof=1))
-    half = quantile * deviation * math.sqrt(1 + 1 / count)
+    half = student(count - 1) * deviation * math.sqrt(1 + 1 / count)
     return mean - half, mean + half

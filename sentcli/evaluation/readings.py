@@ -70,26 +70,24 @@ def encode_documents(
     Raises:
         InputError: for pieces of a model that is served, or with a prompt.
     """
-    length = data.facts.document_length
     vectors: list[Vectors] = []
     truncated = 0
-    if reading in ("cut", "chunk-mean"):
-        texts = data.texts()
-        while block := list(islice(texts, BLOCK_DOCUMENTS)):
-            if reading == "cut":
-                encoded = model.encode(block, progress, prompt=prompt, length=length)
-                truncated += encoded.truncated(block)
-                vectors.append(encoded.vectors_of(block))
-            else:  # the cache has the vectors of the beginnings
-                pieces = model.load().encode_distinct(block, prompt, on_long="chunk-mean", progress=progress)
-                vectors.append(pieces.vectors)
-        return ReadDocuments(np.concatenate(vectors), None, truncated)
-    passages = _passages(model, data, reading, prompt)
-    texts = passages.texts()
+    texts = data.texts()
+    owners = None
+    if reading not in ("cut", "chunk-mean"):
+        passages = _passages(model, data, reading, prompt)
+        texts = passages.texts()
+        owners = passages.owners
     while block := list(islice(texts, BLOCK_DOCUMENTS)):
-        encoded = model.encode(block, progress, prompt=prompt, length=length)
+        if reading == "chunk-mean":  # the cache has the vectors of the beginnings
+            pieces = model.load().encode_distinct(block, prompt, on_long="chunk-mean", progress=progress)
+            vectors.append(pieces.vectors)
+            continue
+        encoded = model.encode(block, progress, prompt=prompt, length=data.facts.document_length)
         vectors.append(encoded.vectors_of(block))
-    return ReadDocuments(np.concatenate(vectors), passages.owners, truncated)
+        if reading == "cut":
+            truncated += encoded.truncated(block)
+    return ReadDocuments(np.concatenate(vectors), owners, truncated)
 
 
 def pieces_of(model: EvaluatedModel, texts: Sequence[str], prompt: str, data: RetrievalSet) -> list[str]:

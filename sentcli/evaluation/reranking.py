@@ -95,7 +95,12 @@ class EvaluatedReranker:
         """
         first = hits.positions[:, : self.depth]
         is_hit = first >= 0
-        texts = _read_texts(data, np.unique(first[is_hit]).tolist(), passages)
+        rows = np.unique(first[is_hit]).tolist()
+        if passages is not None:
+            texts = passages.of_documents(rows)
+        else:
+            documents = SetRows(data).take(rows)
+            texts = {row: [document.text] for row, document in zip(rows, documents, strict=True)}
         queries = list(data.queries.values())
         pairs: list[tuple[str, str]] = []
         begins = []
@@ -128,11 +133,3 @@ class EvaluatedReranker:
         self.model.scores(pairs)
         seconds = time.perf_counter() - started
         return 1000 * seconds * self.depth / len(pairs)
-
-
-def _read_texts(data: RetrievalSet, rows: Sequence[int], passages: SetPassages | None) -> dict[int, list[str]]:
-    """Return what is read of each of these documents: its text, or its passages."""
-    if passages is not None:
-        return passages.of_documents(rows)
-    documents = SetRows(data).take(rows)
-    return {row: [document.text] for row, document in zip(rows, documents, strict=True)}

@@ -135,13 +135,18 @@ class TaskResult(BaseModel):
             number = _number(value)
             if number is not None:
                 metrics[key] = number
+        whole_intervals = {}
+        for metric, ends in {shown_metrics[0]: self.interval, **self.intervals}.items():
+            both_ends = _both_ends(ends)
+            if both_ends is not None:
+                whole_intervals[metric] = both_ends
         return TaskScore(
             task=task,
             kind=kind,
             metrics=metrics,
             shown_metrics=shown_metrics,
             details=details,
-            intervals=self._whole_intervals(shown_metrics[0]),
+            intervals=whole_intervals,
             replicates=self.draws,
             parts=tuple(part.score(name, kind, shown_metrics) for name, part in self.forums.items()),
         )
@@ -152,16 +157,6 @@ class TaskResult(BaseModel):
             value = (self.model_extra or {}).get(metric)
             if isinstance(value, bool) or not isinstance(value, int | float | None):
                 raise DataError(source, f"{task} {metric}: expected a number, found {json.dumps(value)[:40]}")
-
-    def _whole_intervals(self, main: str) -> dict[str, tuple[float, float]]:
-        """Return the intervals that have both ends, by metric; `interval` is that of the main metric."""
-        intervals = {main: self.interval, **self.intervals}
-        whole = {}
-        for metric, ends in intervals.items():
-            both_ends = _both_ends(ends)
-            if both_ends is not None:
-                whole[metric] = both_ends
-        return whole
 
 
 class Protocol(BaseModel):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from sentcli.arrays import Float64Array
 from sentcli.errors import InputError
 from sentcli.evaluation.scores import ModelScores
 from sentcli.io.atomic import check_output, replacing
@@ -26,25 +25,15 @@ def check_replicates_file(path: Path, *, overwrite: bool) -> None:
 
 def write_replicates(path: Path, scores: Sequence[ModelScores]) -> None:
     """Write arrays ``model``, ``task`` and ``metric`` ``[rows]``, and ``draws``, the samples ``[rows, resamples]``."""
-    models: list[str] = []
-    tasks: list[str] = []
-    metrics: list[str] = []
-    rows: list[Float64Array] = []
+    names = []
+    draws = []
     for of_model in scores:
         for task in of_model.tasks:
             for metric in task.shown_metrics:
                 replicates = task.replicates_of(metric)
-                if replicates is None:
-                    continue
-                models.append(of_model.model)
-                tasks.append(task.task)
-                metrics.append(metric)
-                rows.append(replicates)
+                if replicates is not None:
+                    names.append((of_model.model, task.task, metric))
+                    draws.append(replicates)
+    models, tasks, metrics = np.array(names, np.str_).reshape(-1, 3).T
     with replacing(path) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(
-            handle,
-            model=np.array(models, np.str_),
-            task=np.array(tasks, np.str_),
-            metric=np.array(metrics, np.str_),
-            draws=np.array(rows, np.float32),
-        )
+        np.savez_compressed(handle, model=models, task=tasks, metric=metrics, draws=np.array(draws, np.float32))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sentcli import console
 from sentcli.arrays import BoolArray, Float64Array
 from sentcli.errors import DegenerateVectorsError
 from sentcli.evaluation import significance
@@ -102,8 +103,18 @@ class TaskScore:
         return replace(self, details={**self.details, **details})
 
     def with_replicates(self, replicates: Float64Array) -> TaskScore:
-        """Return the score with its main metric on samples ``[resamples]``, and the interval that they give."""
+        """Return the score with its main metric on samples ``[resamples]``, and the interval that they give.
+
+        It has neither where the metric is not defined on a sample, which is NaN. That happens with few items, or few
+        that differ from all others; an interval of the other samples misses far more often than it says.
+        """
         metric = self.main_metric
+        undefined = int(np.isnan(replicates).sum())
+        if undefined:
+            console.note(
+                f"{self.task}: {undefined} of {len(replicates):,} samples have no {metric}, so it has no interval"
+            )
+            return self.with_details({"interval": None})
         interval = significance.interval(replicates)
         return replace(self, replicates={metric: replicates}, intervals={metric: interval})
 

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, product
@@ -78,24 +78,19 @@ def load_sets(paths: Sequence[Path], split: str | None) -> list[Collection]:
             raise InputError(f"--beir {path}: there is a set {collection.name} already; rename the folder")
         collections.append(collection)
     for collection in collections:
-        _say_facts(collection)
+        facts = collection.facts
+        note = f"; {facts.note}" if facts.note else ""
+        own = collection.protocol()["own_document"]
+        console.detail(f"{collection.name}: {facts.title}, split {collection.split}, own documents {own}{note}")
+        for name, data in collection.full_names.items():
+            for problem in data.problems:
+                console.warn(f"{name}: {problem}")
+            if data.trust:
+                console.note(f"{name}: {data.trust}")
+            unjudged = data.unjudged_queries
+            if unjudged:
+                console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
     return collections
-
-
-def _say_facts(collection: Collection) -> None:
-    """Say how a set is scored, and what is wrong in its files."""
-    facts = collection.facts
-    own = "own documents left out" if facts.self_hits == "removed" else "own documents kept"
-    note = f"; {facts.note}" if facts.note else ""
-    console.detail(f"{collection.name}: {facts.title}, split {collection.split}, {own}{note}")
-    for name, data in collection.full_names.items():
-        for problem in data.problems:
-            console.warn(f"{name}: {problem}")
-        if data.trust:
-            console.note(f"{name}: {data.trust}")
-        unjudged = data.unjudged_queries
-        if unjudged:
-            console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
 
 
 class SearchedSets:
@@ -149,24 +144,22 @@ class SearchedSets:
             scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
         name, label = retriever.names(self.options.modes)
         cached = [task.partition(" ")[0].partition("/")[0] for task in scores.cached]
+        of_collections = []
+        remaining = iter(scores.tasks)
+        for collection in self.collections:
+            parts = list(islice(remaining, len(collection.members)))
+            if len(parts) > 1:  # forums are replaced by their mean
+                of_collections.append(mean_of(collection.name, parts))
+            else:
+                of_collections.append(replace(parts[0], task=collection.name))
         return replace(
             scores,
             model=name,
             label=label,
             protocol={**scores.protocol, **set_protocol(self.collections)},
-            tasks=tuple(self._of_collections(scores.tasks)),
+            tasks=tuple(of_collections),
             cached=tuple(dict.fromkeys(cached)),
         )
-
-    def _of_collections(self, scores: Iterable[TaskScore]) -> Iterator[TaskScore]:
-        """Yield the scores of the collections, given those of all searches: forums are replaced by their mean."""
-        remaining = iter(scores)
-        for collection in self.collections:
-            parts = list(islice(remaining, len(collection.members)))
-            if len(parts) > 1:
-                yield mean_of(collection.name, parts)
-            else:
-                yield replace(parts[0], task=collection.name)
 
     def check(self, model_options: LoadOptions) -> None:
         """Check before anything is encoded that the libraries are installed and the index can be built.

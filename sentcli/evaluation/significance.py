@@ -20,11 +20,17 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.arrays import BoolArray, Float64Array
-from sentcli.evaluation.differences import LEVEL, Difference, Variation
+from sentcli.evaluation.differences import LEVEL, Difference, Variation, student
 from sentcli.search.neighbours import require_finite
 
 RESAMPLES = 1000
 SAMPLES_SEED = 1
+SINGLE = {
+    (True, True): "both groups have",
+    (True, False): "the first group has",
+    (False, True): "the second group has",
+}
+"""Which groups have a single run of many possible ones, in words, by whether each has."""
 
 
 def spearman_replicates(
@@ -32,9 +38,10 @@ def spearman_replicates(
 ) -> Float64Array:
     """Return Spearman's correlation times 100 on random samples of the pairs ``[resamples]``.
 
-    The samples are the same for arguments of the same length, so that two models can be compared on each of them. A
-    sample is represented by how often each pair was drawn, so that pairs which are sorted once can be ranked in every
-    sample without sorting again.
+    It is NaN on a sample in which all ranks of a side are equal, where no correlation is defined. The samples are the
+    same for arguments of the same length, so that two models can be compared on each of them. A sample is represented
+    by how often each pair was drawn, so that pairs which are sorted once can be ranked in every sample without sorting
+    again.
 
     Args:
         predicted: similarities ``[n]``.
@@ -96,14 +103,14 @@ class _Ranks:
 
 
 def _correlation(counts: Float64Array, first: Float64Array, second: Float64Array) -> Float64Array:
-    """Return Pearson's correlation of the ranks in each sample ``[block]``; 0 if the ranks of a side are constant."""
+    """Return Pearson's correlation of the ranks in each sample ``[block]``; NaN if the ranks of a side are equal."""
     first = _centred(counts, first)
     second = _centred(counts, second)
     covariance = (counts * first * second).sum(axis=1)
     first_squares = (counts * first**2).sum(axis=1)
     second_squares = (counts * second**2).sum(axis=1)
     deviations = np.sqrt(first_squares * second_squares)
-    return np.divide(covariance, deviations, out=np.zeros(len(counts)), where=deviations > 0)
+    return np.divide(covariance, deviations, out=np.full(len(counts), np.nan), where=deviations > 0)
 
 
 def _centred(counts: Float64Array, ranks: Float64Array) -> Float64Array:
@@ -129,12 +136,9 @@ def mean_interval(values: Float64Array, usual: float = 0.0) -> tuple[float, floa
         values: of each item ``[n]``, at least two with what is added.
         usual: the size of a difference that is not 0; nothing is added for 0.
     """
-    from scipy.stats import t
-
     if usual:
         values = np.append(values, [usual, -usual])
-    quantile = float(t.ppf((1 + LEVEL) / 2, len(values) - 1))
-    half = quantile * float(values.std(ddof=1)) / len(values) ** 0.5
+    half = student(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
     mean = float(values.mean())
     return mean - half, mean + half
 
@@ -250,8 +254,9 @@ def _compared(
     difference = float(first.mean() - second.mean())
     runs = len(first)
     other_runs = len(second)
-    reason = _single_runs(runs == 1 and not fixed[0], other_runs == 1 and not fixed[1])
-    if reason is not None:
+    are_single = (runs == 1 and not fixed[0], other_runs == 1 and not fixed[1])
+    if any(are_single):
+        reason = f"{SINGLE[are_single]} one run, which tells nothing of the spread between seeds"
         return Difference(difference, reason=reason)
     groups = []
     if runs > 1:
@@ -267,19 +272,6 @@ def _compared(
         return Difference(difference, difference, difference, float(abs(difference) <= rounding))
     fewest = min((len(scores) for scores, _ in groups), default=1)
     return Difference.tested(difference, Variation(of_items, seeds, item_freedom, seed_freedom, fewest))
-
-
-def _single_runs(first: bool, second: bool) -> str | None:
-    """Return why groups are not compared, given whether each of them is a single run of many possible ones."""
-    if first and second:
-        groups = "both groups have"
-    elif first:
-        groups = "the first group has"
-    elif second:
-        groups = "the second group has"
-    else:
-        return None
-    return f"{groups} one run, which tells nothing of the spread between seeds"
 
 
 def _variance_of_seeds(groups: Sequence[tuple[Float64Array, Float64Array]]) -> tuple[float, float, float]:

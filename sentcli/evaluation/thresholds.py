@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from sentcli.arrays import Float64Array, Int64Array
-from sentcli.evaluation.observed_hits import FOLDS, Observed, folds, quantile_of, share_interval
+from sentcli.evaluation.differences import student
+from sentcli.evaluation.observed_hits import FOLDS, Observed, folds, share_interval
 from sentcli.search.calibration import Curve, Isotonic, Logistic
 
 LEAST_ABOVE = 20
@@ -186,7 +187,7 @@ class Cuts:
             np.flatnonzero(is_last).astype(np.float64) + 1,
             np.cumsum(right)[is_last],
             np.cumsum(growth, axis=1)[:, is_last],
-            quantile_of(observed.group_count),
+            student(max(observed.group_count - 1, 1)),
         )
 
     def reaching(self, precision: float) -> tuple[float | None, tuple[float | None, float | None]]:

@@ -19,13 +19,14 @@ from sentcli.errors import InputError
 from sentcli.evaluation import significance, transfer_data
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
-from sentcli.evaluation.probe import AdvanceClassifiers, Fold, GradientTrainer, Grid, Trainer, stratified
+from sentcli.evaluation.probe import AdvanceClassifiers, Fold, GradientTrainer, Grid, stratified
 from sentcli.evaluation.score_kinds import TRANSFER, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.transfer_data import Examples
 from sentcli.io.digests import json_digest
 from sentcli.stores.text_vectors import TextVectors
 
+Trainer = GradientTrainer | LbfgsTrainer
 PROTOCOLS: dict[str, Trainer] = {
     "full": GradientTrainer(10, "adam", batch_size=64, tenacity=5, epoch_size=4),
     "fast": GradientTrainer(5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
@@ -92,6 +93,14 @@ class TransferTask:
             return score_transfer(trainer, self.examples, vectors, finished)
 
 
+def transfer_choices(protocol: str, tasks: Sequence[TransferTask]) -> dict[str, Any]:
+    """Return every choice of a protocol of `PROTOCOLS` that moves the scores of tasks, except those of the model."""
+    features = {"name": protocol, "features": "pooled vectors before normalisation; |u - v| and u * v of pairs"}
+    if not tasks:
+        return features
+    return features | PROTOCOLS[protocol].describe()
+
+
 def load_transfer_tasks(data: Path, names: str | Sequence[str] | None, protocol: str) -> list[TransferTask]:
     """Read tasks of a SentEval ``downstream`` folder, as `load_examples` does, for a protocol of `PROTOCOLS`."""
     return [TransferTask(examples, protocol) for examples in transfer_data.load_examples(data, names)]
@@ -108,17 +117,17 @@ def score_transfer(
         vectors: of their texts, pooled and not normalised.
         finished: is called with the number of classifiers that have been trained since the last call.
     """
-    x = features(task, vectors)
     y = task.labels
+    experiment = _Experiment(trainer, task, features(task, vectors), y, finished)
     train = "train"
     test = "test"
     if task.validation == "folds":
         train = test = "all"
-        tested = _nested(trainer, task, x, y, finished)
+        tested = experiment.nested()
     elif task.validation == "test":
-        tested = _with_test_set(trainer, task, x, y, finished)
+        tested = experiment.with_test_set()
     else:
-        tested = _with_dev_set(trainer, task, x, y, finished)
+        tested = experiment.with_dev_set()
     correct = tested.predicted == y[test]
     metrics = {"accuracy": tested.accuracy, "dev_accuracy": tested.dev_accuracy}
     if task.f1:
@@ -165,80 +174,6 @@ def _stratified(
         raise InputError(f"{place}: {error}") from error
 
 
-def _with_dev_set(
-    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: AdvanceClassifiers
-) -> _Tested:
-    """Choose the penalty by the development set, and test on the test set."""
-    count = len(y["train"])
-    rows = np.arange(count + len(y["dev"]))
-    penalties = trainer.penalties(has_test=False)
-    grid = Grid(
-        x=np.concatenate([x["train"], x["dev"]]),
-        y=np.concatenate([y["train"], y["dev"]]),
-        classes=task.classes,
-        folds=[Fold(rows[:count], rows[count:])],
-        penalties=[penalties],
-    )
-    trained = trainer.train(grid, finished)
-    chosen, dev_accuracy = best(trained.accuracy)
-    predicted = trained.predict(0, chosen, x["test"])
-    return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, [penalties[chosen]])
-
-
-def _cross_validated(
-    trainer: Trainer,
-    task: Examples,
-    x: Float32Array,
-    y: Int64Array,
-    splits: Sequence[tuple[Int64Array, Float32Array]],
-    finished: AdvanceClassifiers,
-) -> tuple[list[Int64Array], float, list[float]]:
-    """Choose the penalty of each split by folds of its training rows, train on all of them, and test.
-
-    Args:
-        trainer: of the protocol.
-        task: the examples.
-        x: features of the rows to train on ``[n, dim]``.
-        y: their classes ``[n]``.
-        splits: the rows that each is trained on, and the features that it is tested on.
-        finished: as for `score_transfer`.
-
-    Returns:
-        The predicted classes of each split, the mean accuracy by which penalties were chosen, and the penalties.
-    """
-    penalties = trainer.penalties(has_test=task.validation == "test")
-    groups = task.groups
-    inner = []
-    last = []
-    for rows, _ in splits:
-        groups_of_rows = None if groups is None else groups[rows]
-        for fit, dev in _stratified(task, y[rows], trainer.folds, groups_of_rows):
-            inner.append(Fold(rows[fit], rows[dev]))
-        last.append(trainer.last_fold(rows))
-    grid = Grid(x, y, task.classes, inner, [penalties] * len(inner))
-    trained = trainer.train(grid, finished)
-    chosen = []
-    dev_accuracies = []
-    for accuracy in trained.accuracy.reshape(len(splits), trainer.folds, -1):
-        number, dev_accuracy = best(accuracy)
-        chosen.append(penalties[number])
-        dev_accuracies.append(dev_accuracy)
-    final_grid = replace(grid, folds=last, penalties=[[penalty] for penalty in chosen])
-    final = trainer.train(final_grid, finished)
-    predicted = [final.predict(number, 0, features) for number, (_, features) in enumerate(splits)]
-    return predicted, float(np.mean(dev_accuracies)), chosen
-
-
-def _with_test_set(
-    trainer: Trainer, task: Examples, x: dict[str, Float32Array], y: dict[str, Int64Array], finished: AdvanceClassifiers
-) -> _Tested:
-    """Choose the penalty by folds of the training set, and test on the test set."""
-    rows = np.arange(len(y["train"]))
-    splits = [(rows, x["test"])]
-    (predicted,), dev_accuracy, penalties = _cross_validated(trainer, task, x["train"], y["train"], splits, finished)
-    return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, penalties)
-
-
 def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Int64Array, Int64Array]]:
     """Return the folds of a task without splits, each as rows to train on and rows to test on.
 
@@ -248,25 +183,92 @@ def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Int64Array, Int6
     return _stratified(task, task.labels["all"], trainer.folds, task.groups)
 
 
-def _nested(
-    trainer: Trainer,
-    task: Examples,
-    xs: dict[str, Float32Array],
-    ys: dict[str, Int64Array],
-    finished: AdvanceClassifiers,
-) -> _Tested:
-    """Test by outer folds, in each of which inner folds of its training rows choose the penalty."""
-    x = xs["all"]
-    y = ys["all"]
-    outer = outer_folds(trainer, task)
-    splits = [(rows, x[test]) for rows, test in outer]
-    of_folds, dev_accuracy, penalties = _cross_validated(trainer, task, x, y, splits, finished)
-    predicted = np.zeros_like(y)
-    accuracies = []
-    for (_, test), of_fold in zip(outer, of_folds, strict=True):
-        predicted[test] = of_fold
-        accuracies.append(_accuracy(of_fold, y[test]))
-    return _Tested(predicted, float(np.mean(accuracies)), dev_accuracy, penalties)
+@dataclass(frozen=True)
+class _Experiment:
+    """The classifiers of a task, whose penalties are chosen by folds or by a development set."""
+
+    trainer: Trainer
+    task: Examples
+    x: dict[str, Float32Array]
+    """The features of each split ``[n, dim]``."""
+    y: dict[str, Int64Array]
+    """The classes of each split ``[n]``."""
+    finished: AdvanceClassifiers
+
+    def with_dev_set(self) -> _Tested:
+        """Choose the penalty by the development set, and test on the test set."""
+        x = self.x
+        y = self.y
+        count = len(y["train"])
+        rows = np.arange(count + len(y["dev"]))
+        penalties = self.trainer.penalties(has_test=False)
+        grid = Grid(
+            x=np.concatenate([x["train"], x["dev"]]),
+            y=np.concatenate([y["train"], y["dev"]]),
+            classes=self.task.classes,
+            folds=[Fold(rows[:count], rows[count:])],
+            penalties=[penalties],
+        )
+        trained = self.trainer.train(grid, self.finished)
+        chosen, dev_accuracy = best(trained.accuracy)
+        predicted = trained.predict(0, chosen, x["test"])
+        return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, [penalties[chosen]])
+
+    def with_test_set(self) -> _Tested:
+        """Choose the penalty by folds of the training set, and test on the test set."""
+        rows = np.arange(len(self.y["train"]))
+        (predicted,), dev_accuracy, penalties = self._cross_validated("train", [(rows, self.x["test"])])
+        return _Tested(predicted, _accuracy(predicted, self.y["test"]), dev_accuracy, penalties)
+
+    def nested(self) -> _Tested:
+        """Test by outer folds, in each of which inner folds of its training rows choose the penalty."""
+        y = self.y["all"]
+        outer = outer_folds(self.trainer, self.task)
+        splits = [(rows, self.x["all"][test]) for rows, test in outer]
+        of_folds, dev_accuracy, penalties = self._cross_validated("all", splits)
+        predicted = np.zeros_like(y)
+        accuracies = []
+        for (_, test), of_fold in zip(outer, of_folds, strict=True):
+            predicted[test] = of_fold
+            accuracies.append(_accuracy(of_fold, y[test]))
+        return _Tested(predicted, float(np.mean(accuracies)), dev_accuracy, penalties)
+
+    def _cross_validated(
+        self, part: str, splits: Sequence[tuple[Int64Array, Float32Array]]
+    ) -> tuple[list[Int64Array], float, list[float]]:
+        """Choose the penalty of each split by folds of its training rows, train on all of them, and test.
+
+        Args:
+            part: the part of the data that has the rows.
+            splits: the rows that each is trained on, and the features that it is tested on.
+
+        Returns:
+            The predicted classes of each split, the mean accuracy by which penalties were chosen, and the penalties.
+        """
+        trainer = self.trainer
+        task = self.task
+        y = self.y[part]
+        penalties = trainer.penalties(has_test=task.validation == "test")
+        groups = task.groups
+        inner = []
+        last = []
+        for rows, _ in splits:
+            groups_of_rows = None if groups is None else groups[rows]
+            for fit, dev in _stratified(task, y[rows], trainer.folds, groups_of_rows):
+                inner.append(Fold(rows[fit], rows[dev]))
+            last.append(trainer.last_fold(rows))
+        grid = Grid(self.x[part], y, task.classes, inner, [penalties] * len(inner))
+        trained = trainer.train(grid, self.finished)
+        chosen = []
+        dev_accuracies = []
+        for accuracy in trained.accuracy.reshape(len(splits), trainer.folds, -1):
+            number, dev_accuracy = best(accuracy)
+            chosen.append(penalties[number])
+            dev_accuracies.append(dev_accuracy)
+        final_grid = replace(grid, folds=last, penalties=[[penalty] for penalty in chosen])
+        final = trainer.train(final_grid, self.finished)
+        predicted = [final.predict(number, 0, features) for number, (_, features) in enumerate(splits)]
+        return predicted, float(np.mean(dev_accuracies)), chosen
 
 
 def _accuracy(predicted: Int64Array, y: Int64Array) -> float:

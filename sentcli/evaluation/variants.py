@@ -142,8 +142,9 @@ class VariantComparison:
             return Difference(0.0, 0.0, 0.0)
         differences = variant.values - self.variants[0].values
         sizes = differences[differences != 0]
-        if not len(sizes):
-            sizes = self._all_differences
+        if not len(sizes):  # what it is of all ways
+            of_all = np.concatenate([other.values - self.variants[0].values for other in self.variants])
+            sizes = of_all[of_all != 0]
         usual = 0.0
         if len(sizes):
             usual = float(np.sqrt(np.mean(sizes**2)))
@@ -152,19 +153,9 @@ class VariantComparison:
         return Difference(float(of_half.mean()), low, high)
 
     @cached_property
-    def _all_differences(self) -> Float64Array:
-        """The differences of all ways from the first one, for each query, that are not 0."""
-        differences = np.concatenate([variant.values - self.variants[0].values for variant in self.variants])
-        return differences[differences != 0]
-
-    def is_allowed(self, variant: Variant) -> bool:
-        """Tell whether the half by which a way is chosen excludes a loss beyond what is allowed."""
-        return self.difference(variant, 0).excludes_loss(self.allow)
-
-    @cached_property
     def chosen(self) -> Variant:
-        """The way of the fewest bytes among those that are allowed, and of these the fastest."""
-        allowed = filter(self.is_allowed, self.variants)
+        """The way of the fewest bytes among those whose first half excludes a loss, and of these the fastest."""
+        allowed = [variant for variant in self.variants if self.difference(variant, 0).excludes_loss(self.allow)]
         return min(allowed, key=lambda variant: (variant.bytes_per_vector, variant.seconds))
 
     @cached_property

@@ -41,24 +41,11 @@ class SystemDifference:
     difference: Difference
 
     @property
-    def name_of_first(self) -> str:
-        """The name of the other system in the JSON: that of a model, or the label of a group."""
-        if self.first is None or self.first.grouped:
-            return self.less
-        return self.first.seeds[0].model
-
-    @property
     def seeds(self) -> str | None:
         """The numbers of seeds of both, where one of them is a group of seeds."""
         if self.first is None or not (self.system.grouped or self.first.grouped):
             return None
         return f"{len(self.system.seeds)}, {len(self.first.seeds)}"
-
-    @property
-    def fewest_seeds(self) -> int:
-        """The number of seeds of the smaller one of the groups of seeds."""
-        assert self.first is not None
-        return min(len(system.seeds) for system in (self.system, self.first) if system.grouped)
 
 
 @dataclass(frozen=True)
@@ -93,8 +80,11 @@ class Differences:
             title = line.column
             if title == AVERAGE and line.table.is_own:
                 title = line.table.kind.title
+            name = line.less
+            if line.first is not None and not line.first.grouped:
+                name = line.first.seeds[0].model
             for scores in line.system.seeds:
-                yield scores.number, line.name_of_first, {title: line.difference.entry}
+                yield scores.number, name, {title: line.difference.entry}
 
     def table(self, *, narrow: bool = False) -> Table:
         """Return the table of the differences, of which there is one at least.
@@ -161,7 +151,7 @@ class Differences:
         kinds: dict[str, None] = {}
         tests: dict[str, None] = {}
         reasons: dict[str, None] = {}
-        seeds = []  # of the smaller group, where there is one
+        seeds = []  # of each group
         has_smallest = False
         needed = False
         for line in self.lines:
@@ -172,8 +162,8 @@ class Differences:
             needed = needed or difference.seeds_needed is not None
             if difference.reason:
                 reasons[f"{MISSING}: {difference.reason}."] = None
-            if line.seeds:
-                seeds.append(line.fewest_seeds)
+            if line.first is not None:
+                seeds += [len(system.seeds) for system in (line.system, line.first) if system.grouped]
         sampled = " or ".join(kinds)
         p = f"p: {' or '.join(tests)}, over the {sampled}"
         if self.tested > 1:

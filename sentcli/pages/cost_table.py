@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from operator import itemgetter
 from typing import Any
@@ -39,7 +39,9 @@ def cost_table(models: Sequence[ModelScores]) -> Table | None:
         row: dict[str, Any] = {"model": scores.label}
         for key, head in COSTS.items():
             row[head] = cost.get(key)
-        row[SENT] = _sent_requests(cost)
+        counts = [cost.get(f"sent_{count.name}") or 0 for count in fields(RequestCounts)]
+        sent = RequestCounts(*counts)
+        row[SENT] = str(sent) if sent.requests else None
         rows[scores.label] = row
     if not rows:
         return None
@@ -56,10 +58,3 @@ def cost_table(models: Sequence[ModelScores]) -> Table | None:
     formats = {"texts a second": ",.0f", "ms a query to rerank": ",.1f"}
     optional = (*COSTS.values(), SENT)
     return Table.of_rows(title, list(rows.values()), optional=optional, texts=megabytes, formats=formats, notes=[note])
-
-
-def _sent_requests(cost: Mapping[str, Any]) -> str | None:
-    """Return what was sent to the host of a model, in words; None if nothing was."""
-    counts = [cost.get(f"sent_{count.name}") or 0 for count in fields(RequestCounts)]
-    sent = RequestCounts(*counts)
-    return str(sent) if sent.requests else None

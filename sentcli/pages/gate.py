@@ -40,7 +40,8 @@ class Gate(Part):
     undefined: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Why a model has no score on a data set, which is not as good, by model and data set."""
 
-    def _comparison_table(self) -> Table:
+    def sections(self) -> Sequence[Section]:
+        """Return the comparisons, and the queries that lost the most where a model is not as good."""
         numbers = ("before", "now", "difference", "low", "high", "allowed")
         rows = []
         for (model, task), comparison in self.comparisons.items():
@@ -50,7 +51,14 @@ class Gate(Part):
         title = f"Compared with the baseline ({printable(self.baseline.model)})"
         notes = ["Low and high: the 95 % interval."]
         columns = ["model", "task", *numbers, "verdict"]
-        return Table(title, columns, rows, dict.fromkeys(numbers, ".4f"), notes=notes)
+        table = Table(title, columns, rows, dict.fromkeys(numbers, ".4f"), notes=notes)
+        sections = [Section.of(table, text=self.sentences())]
+        for (model, task), comparison in self.comparisons.items():
+            if comparison.worst and not comparison.passed:
+                title = f"The queries of {task} on which {model} lost the most"
+                worst = comparison.worst_table(title, self.queries.get(task, {}))
+                sections.append(Section.of(worst, level=3))
+        return sections
 
     def sentences(self) -> list[str]:
         """Return a sentence for each comparison."""
@@ -82,16 +90,6 @@ class Gate(Part):
         if label in self.kinships:
             entry["model_is"] = self.kinships[label][0]
         return {"baseline": entry}
-
-    def sections(self) -> Sequence[Section]:
-        """Return the comparisons, and the queries that lost the most where a model is not as good."""
-        sections = [Section.of(self._comparison_table(), text=self.sentences())]
-        for (model, task), comparison in self.comparisons.items():
-            if comparison.worst and not comparison.passed:
-                title = f"The queries of {task} on which {model} lost the most"
-                worst = comparison.worst_table(title, self.queries.get(task, {}))
-                sections.append(Section.of(worst, level=3))
-        return sections
 
     @property
     def sentence(self) -> str:

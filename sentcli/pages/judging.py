@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.pages.write import asset, digest, made_safe, script_data, templates
+from sentcli.pages.write import html, script_data
 
 if TYPE_CHECKING:
     from sentcli.testset.judging import PooledQuery
@@ -26,19 +26,15 @@ def write_judging_page(target: Path, title: str, pool: Sequence[PooledQuery], co
         pool: queries with their documents.
         command: what the user types when all is judged.
     """
-    environment = templates(autoescape=True, finalize=made_safe)
-    css = asset(environment, "page.css") + asset(environment, "judge.css")
-    script = asset(environment, "judge.js")
     rows = [[[entry.query.id, entry.query.text], entry.documents] for entry in pool]
-    html = environment.get_template("judge.html").render(
+    page = html(
+        "judge.html",
+        ["page.css", "judge.css"],
+        ["judge.js"],
         title=title,
         pool=pool,
         grades=GRADE_NAMES,
         command=command,
         rows=script_data(rows),
-        css=css,
-        script=script,
-        css_hash=digest(css),
-        script_hash=digest(script),
     )
-    target.write_text(html, "utf-8", newline="\n")
+    target.write_text(page, "utf-8", newline="\n")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sentcli.evaluation.papers import Item, Paper
+from sentcli.evaluation.papers import Paper
 from sentcli.pages.page import Page, Section
 from sentcli.table import Table
 
@@ -45,24 +45,17 @@ def paper_page(papers: Sequence[Paper], title: str) -> Page:
 
 def script(paper: Paper) -> list[str]:
     """Return the commands of a paper, each item's behind comments with its name, its data and where scores are."""
+    wrapper = textwrap.TextWrapper(
+        _COMMENT_WIDTH, initial_indent="#   ", subsequent_indent="#     ", break_on_hyphens=False
+    )
     lines = []
     for item in paper.item:
-        if item.commands or item.printed:
-            lines += [*_comments(item), *item.commands]
-    return lines
-
-
-def _comments(item: Item) -> list[str]:
-    """Return the lines above the commands of an item."""
-    about = {"data": item.data, "printed rows": ", ".join(item.printed), "results": ", ".join(item.results)}
-    lines = [f"# {item.name}"]
-    for key, text in about.items():
-        if text:
-            lines += textwrap.wrap(
-                f"{key}: {text}",
-                _COMMENT_WIDTH,
-                initial_indent="#   ",
-                subsequent_indent="#     ",
-                break_on_hyphens=False,
-            )
+        if not (item.commands or item.printed):
+            continue
+        lines.append(f"# {item.name}")
+        about = {"data": item.data, "printed rows": ", ".join(item.printed), "results": ", ".join(item.results)}
+        for key, text in about.items():
+            if text:
+                lines += wrapper.wrap(f"{key}: {text}")
+        lines += item.commands
     return lines

@@ -174,9 +174,3 @@ def without(choices: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 def without_names(choices: Mapping[str, Any]) -> dict[str, Any]:
     """Return choices without the commits and digests that name a model's files."""
     return without(choices, (*REVISIONS, *DIGESTS))
-
-
-def common_choices(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the choices that all of some models have in common."""
-    common = set(groups[0]).intersection(*groups) - set(different_keys(groups))
-    return {key: value for key, value in groups[0].items() if key in common}

@@ -60,11 +60,6 @@ class ScoreReport:
             tables.append(ScoreTable(title, tuple(rows)))
         return cls(tuple(tables))
 
-    @property
-    def own(self) -> list[ScoreTable]:
-        """The tables of the user's own data."""
-        return [table for table in self.tables if table.is_own]
-
     @cached_property
     def comparisons(self) -> list[Differences]:
         """The differences of systems, of tables that have one correction together."""
@@ -101,7 +96,7 @@ class ScoreReport:
     @property
     def verdict(self) -> str:
         """A sentence on which model is best on the user's own data; empty for a single model."""
-        return verdict(self.own)
+        return verdict([table for table in self.tables if table.is_own])
 
     def console_tables(self) -> Iterator[Table]:
         """Yield what a command prints of the scores, as far as a screen has room for it."""

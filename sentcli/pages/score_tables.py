@@ -128,7 +128,6 @@ def score_table(table: ScoreTable) -> Table:
     intervals = {}
     deviations = {}
     printed = {}
-    gaps = False
     for number, system in enumerate(table.systems):
         row: list[Any] = [system.label]
         if table.grouped:
@@ -141,7 +140,6 @@ def score_table(table: ScoreTable) -> Table:
             interval = system.interval(column)
             if interval is not None:
                 intervals[number, head] = interval
-        gaps = gaps or None in row
         rows.append(row)
     for against in table.published.values():
         row = [published_label(against)]
@@ -152,7 +150,6 @@ def score_table(table: ScoreTable) -> Table:
             if isinstance(value, float):
                 printed[len(rows), len(row)] = f"{value:{table.format}}"
             row.append(value)
-        gaps = gaps or None in row
         rows.append(row)
     return Table(
         f"{table.title}: {table.axis}",
@@ -164,7 +161,7 @@ def score_table(table: ScoreTable) -> Table:
         deviations=deviations,
         published=len(table.published),
         texts=printed,
-        notes=_notes(table, gaps=gaps),
+        notes=_notes(table, gaps=any(None in row for row in rows)),
         interval_note=_interval_note(table.models[0]) if intervals else "",
     )
 
@@ -220,7 +217,8 @@ def _settings(table: ScoreTable) -> list[str]:
     notes = []
     models = table.models
     systems = table.systems
-    common = protocols.common_choices(list(map(protocols.model_choices, models)))
+    of_models = list(map(protocols.model_choices, models))
+    common = protocols.without(of_models[0], protocols.different_keys(of_models))
     if common:
         subject = "All models" if len(models) > 1 else "Model"
         notes.append(f"{subject}: {protocols.as_phrase(common)}.")

@@ -124,19 +124,16 @@ def _turns(data: pd.DataFrame, *, log: bool) -> dict[str, dict[str, Any]]:
         else:
             groups.append((places, own, [str(name)]))
     turns = {}
-    for _, _, members in groups:
-        if len(members) > 1:
-            for turn, member in enumerate(members):
-                turns[member] = _turn(turn, len(members))
-    return turns
-
-
-def _turn(turn: int, count: int) -> dict[str, Any]:
-    """Return the look of a line that is drawn in turns with others: dashes and markers where those have none."""
     dash = 4.0  # in widths of the line
-    offset = dash * (count - turn) % (dash * count)
-    pattern = (dash, dash * (count - 1))
-    return {"linestyle": (offset, pattern), "markevery": (turn, count), "dash_capstyle": "butt"}
+    for _, _, members in groups:
+        count = len(members)
+        if count == 1:
+            continue
+        pattern = (dash, dash * (count - 1))
+        for turn, member in enumerate(members):  # each has dashes and markers where the others have none
+            offset = dash * (count - turn) % (dash * count)
+            turns[member] = {"linestyle": (offset, pattern), "markevery": (turn, count), "dash_capstyle": "butt"}
+    return turns
 
 
 def line_panels(

@@ -169,8 +169,7 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
 
 
 def _html(page: Page, style: Style) -> str:
-    """Return an HTML file; the template escapes all texts."""
-    environment = templates(autoescape=True, finalize=made_safe)
+    """Return an HTML file."""
     intervals = style.intervals is not False
     ranked = f"{_RANKED_NOTE}{UNDERLINED}." if style.bold else ""
     parts = []
@@ -196,22 +195,41 @@ def _html(page: Page, style: Style) -> str:
             "has_texts": texts is not None,
         }
         parts.append(part)
-    css = asset(environment, "page.css")
-    script = asset(environment, "table.js")
+    scripts = ["table.js"]
     if points:
-        script += asset(environment, "points.js")
-    return environment.get_template("page.html").render(
+        scripts.append("points.js")
+    return html(
+        "page.html",
+        ["page.css"],
+        scripts,
         page=page,
         parts=parts,
         least_listed=3,  # A page with so many sections has a table of contents
         points=script_data(points) if points else None,
-        css=css,
-        script=script,
-        css_hash=digest(css),
-        script_hash=digest(script),
         bold=style.bold,
         intervals=intervals,
     )
+
+
+def html(template: str, sheets: Sequence[str], scripts: Sequence[str], **values: Any) -> str:
+    """Return the HTML of a template, which escapes all texts.
+
+    Args:
+        template: its file.
+        sheets: the files of its style.
+        scripts: the files of its script; the policy of the page allows these and no others.
+        values: what else it shows.
+    """
+    from markupsafe import Markup
+
+    environment = templates(autoescape=True, finalize=_made_safe)
+    assert environment.loader is not None
+    for name, files in {"css": sheets, "script": scripts}.items():
+        text = "".join(environment.loader.get_source(environment, file)[0] for file in files)
+        sha256 = hashlib.sha256(text.encode()).digest()
+        values[name] = Markup(text)
+        values[f"{name}_hash"] = f"'sha256-{base64.b64encode(sha256).decode()}'"
+    return environment.get_template(template).render(**values)
 
 
 def _drawn(section: Section) -> tuple[Sequence[str], dict[str, object] | None]:
@@ -283,21 +301,6 @@ def script_data(value: object) -> str:
     return Markup(text)
 
 
-def asset(environment: Environment, name: str) -> str:
-    """Return a style sheet or script, which holds no values that would have to be escaped."""
-    from markupsafe import Markup
-
-    assert environment.loader is not None
-    source, _, _ = environment.loader.get_source(environment, name)
-    return Markup(source)
-
-
-def digest(text: str) -> str:
-    """Return the entry of the page's policy that allows this script or style sheet."""
-    sha256 = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(sha256).decode()}'"
-
-
 def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
     """Return the notes below a table.
 
@@ -322,7 +325,7 @@ def templates(**options: Any) -> Environment:
     return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **options)
 
 
-def made_safe(value: Any) -> Any:
+def _made_safe(value: Any) -> Any:
     """Return what a template shows of a value: markup and numbers stay as they are."""
     if type(value) is str:
         return safe(value)

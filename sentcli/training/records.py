@@ -230,7 +230,11 @@ def append_record(path: Path, record: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs that differ only in their seed."""
+    """The runs that differ only in their seed.
+
+    It has the means of all numbers of their JSON, which need not be scores: losses, steps, seconds. A `System` has the
+    scores of models with their samples, for comparisons. Both take mean and deviation from `seeds`.
+    """
 
     point: dict[str, Any]
     runs: list[dict[str, Any]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,21 +25,6 @@ if TYPE_CHECKING:
     from sentcli.evaluation.reranking import EvaluatedReranker
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.evaluation.scores import ModelScores
-
-
-def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | None) -> dict[str, Any]:
-    """Return every choice that moves a score of a model on tasks."""
-    from sentcli.evaluation import significance
-    from sentcli.evaluation.evaluated import for_model
-
-    by_kind: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    for task in tasks:
-        adapted: Any = for_model(task, model.spec)
-        by_kind[str(task.kind.table)] |= adapted.protocol
-    protocol = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.RESAMPLES}
-    if pair_fields:
-        protocol["pair_fields"] = pair_fields
-    return protocol
 
 
 @verb(
@@ -193,13 +177,14 @@ def score_models(
 ) -> list[ModelScores]:
     """Score models on tasks and measure what they cost; behind each model comes the same with reranked hits."""
     from sentcli.evaluation import costs
+    from sentcli.evaluation.labelled_data import labelled_choices
     from sentcli.evaluation.measuring import score_model
 
     sample = costs.sample_texts([task.all_texts for task in tasks])
     with scores_if_interrupted() as done:
         for model in models:
             clock = Clock()
-            protocol = choices(tasks, model, pair_fields)
+            protocol = labelled_choices(tasks, model, pair_fields)
             scores = score_model(model, tasks, "evaluate", protocol, done=done)
             cost: dict[str, Any] = {}
             with console.working(f"{model.name}: measuring the speed"), suppress(DegenerateVectorsError):

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from sentcli import console
 from sentcli.command.result import Result
-from sentcli.command.scoring import scores_if_interrupted, scores_result
+from sentcli.command.scoring import score_study, scores_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation import positives, searched_sets
 from sentcli.evaluation.files import is_stsb, read_pair_table
-from sentcli.evaluation.measuring import score_model
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.searched_sets import SearchedSets
 from sentcli.evaluation.set_search import SCORED_HITS
@@ -128,18 +127,9 @@ def score_pairs(
     console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
     study = study_of(models, groups=scoring.group)
     evaluated = scoring.models(study.models, options)
-    similarities = [search.similarity_of(model.spec) for model in evaluated]
-    protocol = {
-        "pairs": pairs.in_domain,
-        "pair_fields": pairs.pair_fields,
-        "queries": f"first sentences of {query_columns}",
-        "exclude": pairs.exclude,
-        "excluded": positives.EXCLUDED[pairs.exclude],
-        "ties": positives.IN_DOMAIN_TIES,
-        "top_k": search.top_k,
-    }
-    with scores_if_interrupted() as scores:
-        for model, similarity in zip(evaluated, similarities, strict=True):
-            task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
-            score_model(model, [task], "retrieve", {**protocol, "similarity": similarity}, done=scores)
-    return scores_result(scores, published, IN_DOMAIN, study)
+    options_of_pairs = {"pairs": pairs.in_domain, "pair_fields": pairs.pair_fields, "top_k": search.top_k}
+    runs = []
+    for model in evaluated:
+        task = positives.InDomainTask(table, pairs.exclude, cutoffs, search.similarity_of(model.spec))
+        runs.append((model, [task], options_of_pairs | task.protocol))
+    return score_study(study, runs, IN_DOMAIN, published)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from sentcli.command.declaration import Group, verb
 from sentcli.command.result import Result
-from sentcli.command.scoring import scores_if_interrupted, scores_result
+from sentcli.command.scoring import score_study
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions, Models
@@ -47,7 +47,6 @@ def senteval(
     from sentcli.evaluation import probe, relatedness, significance, sts_pairs, transfer, transfer_data
     from sentcli.evaluation.evaluated import Task
     from sentcli.evaluation.files import task_names
-    from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import TRANSFER
     from sentcli.evaluation.studies import study_of
 
@@ -63,17 +62,10 @@ def senteval(
         raise InputError("--against: papers print the protocol full, so leave that as it is")
     all_tasks: list[Task] = [*classified, *graded]
     all_tasks.sort(key=lambda task: chosen.index(task.name))
-    choices: dict[str, Any] = {
-        "name": protocol,
-        "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
-    }
-    if classified:
-        choices |= transfer.PROTOCOLS[protocol].describe()
+    choices = transfer.transfer_choices(protocol, classified)
     if graded:
         choices["regression"] = relatedness.HEAD_PROTOCOL
     study = study_of(model, groups=scoring.group)
     models = scoring.models(study.models, replace(options, normalize=False))
-    with scores_if_interrupted() as scores:
-        for evaluated in models:
-            score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED, done=scores)
-    return scores_result(scores, published, TRANSFER, study)
+    runs = [(evaluated, all_tasks, choices) for evaluated in models]
+    return score_study(study, runs, TRANSFER, published, seed=probe.TOOLKIT_SEED)

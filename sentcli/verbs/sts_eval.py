@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Result
-from sentcli.command.scoring import scores_if_interrupted, scores_result
+from sentcli.command.scoring import score_study
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions, Models
@@ -67,7 +67,6 @@ def sts_eval(
     """  # noqa: D301
     from sentcli.data import dataset_path
     from sentcli.evaluation import relatedness, significance, sts, sts_pairs
-    from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.evaluation.studies import study_of
 
@@ -100,7 +99,5 @@ def sts_eval(
         protocol["pair_fields"] = pair_fields
     study = study_of(model, groups=scoring.group)
     models = scoring.models(study.models, options, pairs=not regression)
-    with scores_if_interrupted() as scores:
-        for evaluated in models:
-            score_model(evaluated, scored_tasks, "sts-eval", protocol, done=scores)
-    return scores_result(scores, published, SIMILARITY, study)
+    runs = [(evaluated, scored_tasks, protocol) for evaluated in models]
+    return score_study(study, runs, SIMILARITY, published)

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.baseline import Baseline, TaskBaseline
 from sentcli.evaluation.score_json import pack_values
@@ -205,6 +206,12 @@ def test_where_no_query_has_changed_the_gate_says_so():
     compared = Baseline("m", {}, {"set": TaskBaseline.of_score(score)}).compare(score, 0.0, Path("b.json"))
     assert compared.passed and compared.interval == (0, 0)
     assert "12" in compared.words and "22%" in compared.words, "0.78 to the power of 12 is 0.05"
+
+
+def test_a_score_without_samples_is_not_compared():
+    score = TaskScore("few", "binary", {"average_precision": 0.5}, ("average_precision",), {"items": 12})
+    with pytest.raises(InputError, match="few: too few items"):
+        TaskBaseline.of_score(score)
 
 
 def test_wrong_usage(searched, saved, tiny_bert, tmp_path, invoke):

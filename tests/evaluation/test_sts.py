@@ -14,20 +14,21 @@ from scipy.stats import rankdata, spearmanr
 from sentcli import SentenceEncoder
 from sentcli.errors import DataError, DegenerateVectorsError, InputError, SentcliError
 from sentcli.evaluation import sts, sts_pairs
+from sentcli.evaluation.score_json import task_json
 from sentcli.stores.text_vectors import TextVectors
 from tests.examples import examples
 
 
 @pytest.fixture
 def folder(tmp_path, sentences):
-    """A SentEval folder with every task's files, three or four pairs each."""
+    """A SentEval folder with every task's files, seven or eight pairs each."""
     words = [s for s in sentences if s.strip() and "\t" not in s]
-    scores = ["5.0", "1.5", "0.0", "3.2"]
+    scores = ["5.0", "1.5", "0.0", "3.2", "4.1", "0.6", "2.4", "3.8"]
     for task, subsets in sts_pairs.SUBSETS.items():
         place = tmp_path / "STS" / f"{task}-en-test"
         place.mkdir(parents=True)
         for i, name in enumerate(subsets):
-            pairs = [f"{words[i + j]}\t{words[2 * i + 3 * j]}" for j in range(4)]
+            pairs = [f"{words[i + j]}\t{words[2 * i + 3 * j]}" for j in range(8)]
             (place / f"STS.input.{name}.txt").write_text("\n".join(pairs) + "\n")
             gold = list(scores)
             if task == "STS16":
@@ -36,11 +37,11 @@ def folder(tmp_path, sentences):
     bench = tmp_path / "STS" / "STSBenchmark"
     bench.mkdir()
     for name in sts_pairs.SPLITS["STSBenchmark"].values():
-        rows = [f"g\tf\t2012\t{j}\t{scores[j]}\t{words[j]}\t{words[j + 5]}\n" for j in range(4)]
+        rows = [f"g\tf\t2012\t{j}\t{scores[j]}\t{words[j]}\t{words[j + 5]}\n" for j in range(8)]
         (bench / name).write_text("".join(rows))
     (tmp_path / "SICK").mkdir()
     for name in sts_pairs.SPLITS["SICKRelatedness"].values():
-        rows = [f"{j}\t{words[j]}\t{words[j + 7]}\t{scores[j]}\tNEUTRAL\n" for j in range(4)]
+        rows = [f"{j}\t{words[j]}\t{words[j + 7]}\t{scores[j]}\tNEUTRAL\n" for j in range(8)]
         (tmp_path / "SICK" / name).write_text("pair_ID\tsentence_A\tsentence_B\trelatedness_score\tx\n" + "".join(rows))
     return tmp_path
 
@@ -54,7 +55,7 @@ def test_all_tasks_and_json(folder, tiny_bert, invoke, tmp_path):
         "scores",
     }  # fmt: skip
     assert list(report["results"]) == list(sts_pairs.TASKS)
-    assert report["results"]["STS16"]["pairs"] == 3 * 5
+    assert report["results"]["STS16"]["pairs"] == 7 * 5
     assert report["average"] == round(np.mean([round(r["spearman"], 2) for r in report["results"].values()]), 2)
     assert report["protocol"]["aggregation"].startswith("all")
     assert report["protocol"]["pooling"] == "mean"
@@ -100,7 +101,7 @@ BENCH = "STS/STSBenchmark/sts-test.csv"
     [
         (
             lambda f: spoil(f / "STS/STS12-en-test/STS.gs.MSRpar.txt", "5.0\n", ""),
-            r"input\.MSRpar\.txt: 4 .*3 .*gs\.MSRpar\.txt",
+            r"input\.MSRpar\.txt: 8 .*7 .*gs\.MSRpar\.txt",
         ),
         (lambda f: (f / "STS/STS13-en-test/STS.gs.FNWN.txt").unlink(), r"STS\.gs\.FNWN\.txt "),
         (lambda f: spoil(f / BENCH, "\t5.0\t", "\tfive\t"), r"sts-test\.csv, line 1: .*'five'"),
@@ -144,6 +145,17 @@ def test_a_subset_without_a_correlation_takes_no_other_with_it():
     assert set(score.metrics) == {"spearman", "pearson"}
     with pytest.raises(DegenerateVectorsError, match=r"^X: .* of b "):
         sts.correlations("X", subsets, aggregation="mean")
+
+
+@pytest.mark.parametrize("aggregation", ["all", "mean"])
+def test_few_pairs_that_differ_have_no_interval(aggregation):
+    """Samples of equal pairs counted as correlations of 0, which drew the interval of equal orders down to 0."""
+    gold = np.array([1.0, 1.0, 1.0, 5.0, 5.0])
+    score = sts.correlations("X", [("a", gold + np.arange(5) / 100, gold)], 1000, aggregation)
+    assert task_json(score)["interval"] is None and not score.intervals and not score.replicates
+    gold = np.arange(12.0)
+    score = sts.correlations("X", [("a", gold, gold)], 1000, aggregation)
+    assert task_json(score)["interval"] == pytest.approx((100, 100))
 
 
 @examples(200)
@@ -194,7 +206,7 @@ def test_line_separators_inside_a_sentence_do_not_split_it(folder):
     path = folder / BENCH
     path.write_text(path.read_text().replace("\t5.0\t", "\t5.0\tone\u2028\x85two ", 1), "utf-8")
     (pairs,) = sts_pairs.load_task(folder, "STSBenchmark")
-    assert len(pairs) == 4
+    assert len(pairs) == 8
     assert pairs.first[0].startswith("one two")  # white space becomes one blank, as SentEval feeds it
 
 

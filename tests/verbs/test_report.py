@@ -114,6 +114,8 @@ def test_runs_with_a_dev_set_of_their_own_are_drawn_and_summed_up(invoke, runs, 
 @pytest.fixture
 def pairs(tmp_path):
     rows = ["the cat sat\ta dog ran\t1", "a small bird flew\ta bird flew\t4", "the fish swam\tthe fish swam\t5"]
+    words = "man woman child river house tree mat".split()
+    rows += [f"the {word} is old\ta {word} was {word}\t{number / 2}" for number, word in enumerate(words)]
     (tmp_path / "own.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
     return tmp_path / "own.tsv"
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -123,14 +123,6 @@ class AttentionPairs:
         return {"pairs": count, "mean_cosine": cosine, "mean_mi": information}
 
 
-class ComparedViews(NamedTuple):
-    """Two views that were compared, a row of `AttentionPairs.pairs`."""
-
-    kind: str
-    cosine: float
-    information: float
-
-
 def attention_pairs(
     views: DropoutViews,
     texts: int,
@@ -155,11 +147,11 @@ def attention_pairs(
     partners = [int(i + rng.integers(1, texts)) % texts for i in range(texts)]
     compared = []
 
-    def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> ComparedViews:
+    def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> dict[str, Any]:
         """Compare view 1 of one text with view 2 of another, or of the same."""
         cosine = float(cosine_similarity(one.vectors[0].double(), two.vectors[1].double(), dim=0))
         information = pair_information(one.weights[0], two.weights[1], layers, slicing)
-        compared.append(ComparedViews(kind, cosine, information))
+        compared.append({"kind": kind, "cosine": cosine, "information": information})
         return compared[-1]
 
     def compare_some(kind: str, pairs: Sequence[Pair], most: int) -> None:
@@ -178,7 +170,7 @@ def attention_pairs(
         compare("positives", one, one)
         negative = compare("negatives", one, views.of_view(j))
         if trees is not None and trees[i] != trees[j]:
-            unequal.append(negative._replace(kind="unequal"))
+            unequal.append(negative | {"kind": "unequal"})
         tick(1)
     equal = []
     sharing = None

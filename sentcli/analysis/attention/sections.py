@@ -26,13 +26,12 @@ CENTROIDS = "Large marks are centroids"
 def sections(pairs: dict[str, AttentionPairs], description: str, *, trees: bool) -> list[Section]:
     """Return the sections of all models, under a description of the choices; with trees also on pairs of texts."""
     about = []
-    for name, model_pairs in pairs.items():
-        cosine, information = model_pairs.centroid("positives")
-        other_cosine, other_information = model_pairs.centroid("negatives")
+    table = _pairs_table(pairs)
+    for name, cosine, other_cosine, information, other_information, _, auc, auc_of_information in table.rows:
         about.append(
             f"{name}: positive pairs lie around cosine {cosine:.2f} and {information:.2f} nats, negative pairs around "
-            f"{other_cosine:.2f} and {other_information:.2f}; cosine tells them apart with AUC "
-            f"{model_pairs.auc('cosine'):.3f}, mutual information with {model_pairs.auc('information'):.3f}"
+            f"{other_cosine:.2f} and {other_information:.2f}; cosine tells them apart with AUC {auc:.3f}, mutual "
+            f"information with {auc_of_information:.3f}"
         )
     labels = ("cosine of the sentence vectors", "attention mutual information (nats)")
     data, panels = _clouds(pairs, {"positives": "positives", "negatives": "negatives"}, 0, labels)
@@ -45,7 +44,7 @@ def sections(pairs: dict[str, AttentionPairs], description: str, *, trees: bool)
         note=f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat",
     )
     page_sections = [
-        Section("Positives and negatives", (description,), _pairs_table(pairs), file="pairs"),
+        Section("Positives and negatives", (description,), table, file="pairs"),
         Section("Cosine against mutual information", figure=figure),
     ]
     if trees:

@@ -85,24 +85,23 @@ def attention(
       sentcli analyze attention -m minilm --trees treebank.conllu --limit 2000 -o trees
     """  # noqa: D301
     from sentcli.analysis.attention.sections import histograms, sections
-    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
-    names = study_of(model or []).models
-    if not names:
+    models = named_models(model or [], load)
+    if not models:
         raise InputError("give models: -m")
     inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit, options.seed), trees, options)
-    short = short_names(names).shown
+    short = short_names(evaluated.name for evaluated in models).shown
     pairs = {}
     figures = []
     reports = []
-    for number, evaluated in enumerate(named_models(names, load), 1):
+    for number, evaluated in enumerate(models, 1):
         name = short[evaluated.name]
         pairs[name], slices, report = inputs.measure(evaluated)
         reports.append(report)
         title = "One sentence"
         file = "attention-views"
-        if len(names) > 1:
+        if len(models) > 1:
             title += f": {name}"
             file += f"-{number}"
         figure = histograms(name, slices, file, report.results["sentence"])

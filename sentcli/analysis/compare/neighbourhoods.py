@@ -84,13 +84,11 @@ class NeighbourComparison:
 
         If the neighbours of a text are far in both models, it means little that they are different ones.
         """
-        order = np.lexsort((-self._sure, self.shared))
-        return order[:count].tolist()
+        return np.lexsort((-self._sure, self.shared))[:count].tolist()
 
     def least_changed(self, count: int) -> list[int]:
         """Return the texts that share the most neighbours; of equal ones, those with the nearest neighbours first."""
-        order = np.lexsort((-self._sure, -self.shared))
-        return order[:count].tolist()
+        return np.lexsort((-self._sure, -self.shared))[:count].tolist()
 
 
 def compare_neighbours(first: FloatArray, second: FloatArray, k: int = 10) -> NeighbourComparison:

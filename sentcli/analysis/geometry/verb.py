@@ -12,7 +12,7 @@ from annotated_types import Ge
 from sentcli import console
 from sentcli.analysis.curves import training_curves
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
-from sentcli.analysis.models import named_models, read_stsb, stored_vectors, sts_average, sts_tasks
+from sentcli.analysis.models import named_models, read_stsb, stored_vectors, sts_tasks
 from sentcli.analysis.options import (
     AnalysedModels,
     AnalysedTextField,
@@ -183,34 +183,24 @@ class GeometryInputs:
     def of_model(self, model: EvaluatedModel) -> Record:
         """Measure a model."""
         from sentcli.evaluation.pair_geometry import pair_geometry
+        from sentcli.evaluation.score_kinds import SIMILARITY
+        from sentcli.evaluation.scores import average
 
         clock = Clock()
         sentences = [] if self.task is None else self.task.texts
         texts = [*sentences, *self.texts]
         with console.encoding("encoding", len(set(texts))) as progress:
             vectors = model.encode(texts, progress)
-        average = sts_average(model, self.sts)
+        of_tasks = average(model.measure(self.sts), SIMILARITY, least=1)
         model.release()
-        aligned = {}
+        more: dict[str, Any] = {}
         if self.task is not None:
-            aligned = asdict(pair_geometry(vectors, self.task.subsets, self.above))
-        return self.of_vectors(
-            name=model.name,
-            clock=clock,
-            vectors=vectors.vectors_of(self.texts or sentences),
-            model=model,
-            aligned=aligned,
-            average=average,
-        )
+            more = asdict(pair_geometry(vectors, self.task.subsets, self.above))
+        more["sts_average"] = of_tasks
+        return self.of_vectors(model.name, clock, vectors.vectors_of(self.texts or sentences), model, **more)
 
     def of_vectors(
-        self,
-        name: str,
-        clock: Clock,
-        vectors: Any,
-        model: EvaluatedModel | None = None,
-        aligned: dict[str, Any] | None = None,
-        average: float | None = None,
+        self, name: str, clock: Clock, vectors: Any, model: EvaluatedModel | None = None, **more: Any
     ) -> Record:
         """Measure vectors.
 
@@ -219,13 +209,12 @@ class GeometryInputs:
             clock: from when the vectors were begun.
             vectors: ``[n, d]``.
             model: that made the vectors; None for vectors from a file.
-            aligned: alignment and uniformity of the pairs.
-            average: of the STS tasks.
+            more: alignment and uniformity of the pairs, and the average of the STS tasks.
         """
         from sentcli.analysis.geometry.measures import measure_geometry
 
         with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
-            results = measure_geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
+            results = {**measure_geometry(vectors, self.neighbours), "sts_average": None, **more}
         pairs = [] if self.task is None else [self.task.name]
         protocol = {"kind": "geometry", "pairs": pairs, "positives_above": self.above, "texts": None}
         if self.rows is not None:

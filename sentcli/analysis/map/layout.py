@@ -124,6 +124,8 @@ def mapped(
     Raises:
         InputError: if all vectors are the same, or there are fewer vectors than clusters.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     if len(vectors) < settings.clusters:
         raise InputError(f"--clusters {settings.clusters}: there are only {len(vectors)} texts")
     spread = np.ptp(unit_rows(vectors), axis=0)
@@ -132,7 +134,8 @@ def mapped(
     own, centres = k_means(vectors, settings.clusters, settings.seed)
     near = all_pairs(vectors, settings.neighbours)
     layout = tsne(vectors, settings.perplexity, settings.seed)
-    on_map = nearest_on_map(layout.positions, near.k)
+    search = NearestNeighbors(n_neighbors=near.k).fit(layout.positions)
+    on_map = np.asarray(search.kneighbors(return_distance=False))
     groups = own
     if reference is not None:
         groups = match(reference, own, free)
@@ -161,19 +164,6 @@ def mapped(
         )
     clusters = pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)
     return Map(layout, groups, near.neighbours, clusters, measures)
-
-
-def nearest_on_map(positions: FloatArray, k: int) -> Int64Array:
-    """Return the k nearest other points by distance, nearest first ``[n, k]``.
-
-    Args:
-        positions: ``[n, 2]``, n above k.
-        k: neighbours.
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    search = NearestNeighbors(n_neighbors=k).fit(positions)
-    return np.asarray(search.kneighbors(return_distance=False))
 
 
 def same_group(neighbours: Int64Array, groups: Int64Array) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from sentcli import console
 from sentcli.analysis.folder import analysis_record
 from sentcli.analysis.map.layout import Map, MapSettings, mapped
 from sentcli.analysis.map.texts import MapTexts
-from sentcli.analysis.map.whitening import Spread, Whitening, dropout_positives
+from sentcli.analysis.map.whitening import Whitening, dropout_positives, spread_of_positives
 from sentcli.analysis.models import vectors_of
 from sentcli.analysis.neighbours import overlap
 from sentcli.arrays import AnyArray
@@ -58,8 +59,12 @@ class Maps:
             self.whitening.check(inputs.count, vectors.shape[1])
         results = {"texts": inputs.count, **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
-            whitened = self.whitening.apply_to_positives(self._by_text(vectors), settings.seed)
-            whitened_map = self._map(f"{name}, whitened", whitened.reshape(vectors.shape))
+            of_texts = self._by_text(vectors)
+            # each positive by itself, in shuffled groups with another order of the columns, as WhitenedCSE trains
+            views = []
+            for i in range(inputs.positives):
+                views.append(self.whitening.apply(of_texts[:, i], settings.seed + i))
+            whitened_map = self._map(f"{name}, whitened", np.stack(views, axis=1).reshape(vectors.shape))
             results["whitened"] = whitened_map.to_dict()
         protocol = {
             "kind": "map",
@@ -107,8 +112,7 @@ class Maps:
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
         if self.inputs.positives > 1:
-            spread = Spread.of(self._by_text(vectors))
-            new.measures.update(positives_apart=spread.positives, texts_apart=spread.texts)
+            new.measures.update(spread_of_positives(self._by_text(vectors)))
         console.detail(f"{name}: t-SNE took {new.layout.seconds:.1f} s")
         self.maps[name] = new
         return new

@@ -75,14 +75,13 @@ def map_(
     from sentcli.analysis.map.maps import Maps
     from sentcli.analysis.map.sections import sections
     from sentcli.analysis.map.whitening import Whitening
-    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = None
     if whiten is not None:
         whitening = Whitening.parse(whiten)
-    models = named_models(study_of(model or []).models, load, rerun=rerun, reused=[texts])
+    models = named_models(model or [], load, rerun=rerun, reused=[texts])
     inputs = read_map_texts(texts, text_field, id_field, label_field, limit, seed)
     if not models and inputs.vectors is None:
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")

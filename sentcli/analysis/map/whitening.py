@@ -65,14 +65,6 @@ class Whitening:
                 f"--whiten {self}: {rows} texts are too few for {width} dimensions; give more than {width}"
             )
 
-    def apply_to_positives(self, vectors: FloatArray, seed: int = 0) -> Float64Array:
-        """Return positives ``[n, m, d]`` of n texts, of which each of the m is whitened over the texts by itself.
-
-        Shuffled groups have another order of the columns for each, as in the training of WhitenedCSE.
-        """
-        whitened = [self.apply(vectors[:, view], seed + view) for view in range(vectors.shape[1])]
-        return np.stack(whitened, axis=1)
-
     def apply(self, vectors: FloatArray, seed: int = 0) -> Float64Array:
         """Return vectors ``[n, d]`` whose covariance, in every group, is the identity except for constant columns.
 
@@ -102,21 +94,16 @@ class Whitening:
         return shuffled_group_whitening(wide, self.groups, order, eps).numpy()
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How far the positives of a text lie apart, in squared distances of unit vectors, 0 to 4."""
+def spread_of_positives(vectors: FloatArray) -> dict[str, float]:
+    """Return how far the positives ``[n, m, d]`` of n texts lie apart, in squared distances of unit vectors, 0 to 4.
 
-    positives: float
-    """The mean over two positives of one text, their alignment (Wang and Isola, ICML 2020)."""
-    texts: float
-    """The mean over the first positives of two different texts."""
-
-    @classmethod
-    def of(cls, vectors: FloatArray) -> Spread:
-        """Measure the positives ``[n, m, d]`` of n texts, n and m at least 2."""
-        views = np.moveaxis(vectors, 1, 0)
-        alignments = [alignment(one, other) for one, other in combinations(views, 2)]
-        return cls(positives=float(np.mean(alignments)), texts=2 - 2 * anisotropy(views[0]))
+    Returns:
+        ``positives_apart``, the mean over two positives of one text, their alignment (Wang and Isola, ICML 2020), and
+        ``texts_apart``, that over the first positives of two different texts.
+    """
+    views = np.moveaxis(vectors, 1, 0)
+    alignments = [alignment(one, other) for one, other in combinations(views, 2)]
+    return {"positives_apart": float(np.mean(alignments)), "texts_apart": 2 - 2 * anisotropy(views[0])}
 
 
 def dropout_positives(encoder: SentenceEncoder, texts: Sequence[str], count: int, seed: int) -> FloatArray:

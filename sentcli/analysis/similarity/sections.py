@@ -30,12 +30,15 @@ def sections(pairs: GoldPairs) -> list[Section]:
     lowest = pairs.gold.min()
     highest = pairs.gold.max()
     note = f"{len(pairs.gold):,} pairs of {pairs.name}, gold scores {lowest:g} to {highest:g}."
+    frame = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
+    of_bins = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
+    binned = Table.of_frame("Cosine by gold score", frame, formats={"mean": ".3f", "sd": ".3f"}, notes=(of_bins,))
     page_sections = [
         Section("Correlation with gold scores", (note,), _correlations(pairs), file="correlations"),
         Section("What the cosine follows", table=_follows(pairs), file="follows"),
         Section("Cosine against gold score", figure=_scatter(pairs, bins)),
         Section("Densities by gold score", figure=_ridge(pairs, bins)),
-        Section("Cosine by gold score", table=_binned(bins), file="bins"),
+        Section.of(binned, file="bins"),
     ]
     for number, (name, results) in enumerate(pairs.results.items(), 1):
         for kind in ("least", "most"):
@@ -171,8 +174,13 @@ def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
                 "low": float(i),
             }
             parts.append(pd.DataFrame(area))
-        spread = _spread(_filled(model, bins))
-        about.append(f"{model}: {spread}")
+        spreads = []
+        for row in _filled(model, bins).itertuples():
+            words = f"gold {row.bin}: {row.mean:.2f}"
+            if pd.notna(row.deviation):
+                words += f" ± {row.deviation:.2f}"
+            spreads.append(words)
+        about.append(f"{model}: {', '.join(spreads)}")
     data = pd.concat(parts)
 
     def draw(model: str, axes: Axes) -> None:
@@ -194,25 +202,6 @@ def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
         about=about,
         note="Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area",
     )
-
-
-def _spread(bins: pd.DataFrame) -> str:
-    """Return mean and standard deviation of the cosines of some bins in words."""
-    parts = []
-    for row in bins.itertuples():
-        words = f"gold {row.bin}: {row.mean:.2f}"
-        if pd.notna(row.deviation):
-            words += f" ± {row.deviation:.2f}"
-        parts.append(words)
-    return ", ".join(parts)
-
-
-def _binned(bins: pd.DataFrame) -> Table:
-    """Return the cosines in each bin of gold scores, for each model."""
-    frame = bins[["model", "bin", "pairs", "mean", "deviation"]]
-    frame = frame.rename(columns={"bin": GOLD, "deviation": "sd"})
-    note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
-    return Table.of_frame("Cosine by gold score", frame, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
 
 
 def _listed(title: str, pairs: Sequence[dict[str, Any]]) -> Table:

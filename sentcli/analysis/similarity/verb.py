@@ -47,12 +47,11 @@ def similarity(
       sentcli analyze similarity -m runs/simcse --pairs pairs.tsv --top 30 -o own
     """  # noqa: D301
     from sentcli.analysis.similarity.sections import sections
-    from sentcli.evaluation.studies import study_of
 
     check_folder(output, overwrite=overwrite)
     if not model:
         raise InputError("give models (-m) whose cosines are to be compared with gold scores")
-    models = named_models(study_of(model).models, load, rerun=rerun)
+    models = named_models(model, load, rerun=rerun)
     task = read_stsb(data, pairs, split)
     gold_pairs = GoldPairs(task, split if data else "", str(pairs or data), top)
     names = short_names(evaluated.name for evaluated in models).shown

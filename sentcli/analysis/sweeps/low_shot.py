@@ -75,7 +75,8 @@ def low_shot(
     if published_scores is not None:
         note = "miCSE (Klein and Nabi, ACL 2023): BERT-base, shares of a million sentences of Wikipedia."
         of_paper = {"published": published_scores["series"].nunique(), "notes": (note,)}
-        table = _by_size("Published STS averages, by share of the training set", published_scores, _percent, **of_paper)
+        title = "Published STS averages, by share of the training set"
+        table = _by_size(title, published_scores, lambda share: f"{100 * share:g} %", **of_paper)
         sections.append(Section("Published low-shot scores", table=table, file="low-shot-published"))
     reports = [record_of_points("low-shot", runs, points, {"baseline": baseline})]
     return write_folder("low-shot", output, sections, reports, best_points(points, "sentences", titles))
@@ -134,7 +135,3 @@ def _by_size(title: str, points: pd.DataFrame, words: Callable[[Any], str], **mo
     """Return a row for each system and a column for each size of the training set, in words."""
     sizes = {size: words(size) for size in sorted(points["x"].unique())}
     return mean_table(title, points, {"series": "system"}, "x", sizes, **more)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g} %"

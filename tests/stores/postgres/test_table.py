@@ -121,7 +121,7 @@ def test_long_vectors_are_of_half_precision_where_an_index_is_wanted(write, tmp_
     with connect(postgres) as connection:
         for count in (1, 5):
             for hits in PostgresTable.open(connection, postgres, TableName(None, "half")).nearest(
-                clustered(60, 2100)[:count], 3, 60
+                clustered(60, 2100)[:count], 3
             ):
                 assert hits.scores[0] == pytest.approx(1, abs=1e-3) and len(hits.keys) == 3
 
