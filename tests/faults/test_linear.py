@@ -23,7 +23,7 @@ from sentcli.testset.judging import _one_line, _unquoted
 from sentcli.testset.markdown import markdown_sections
 from sentcli.testset.queries import (
     WORD_AND_SIGNS,
-    Candidate,
+    QueryCandidate,
     near_equal,
     query_problem,
     structural_queries,
@@ -85,7 +85,7 @@ READERS = {
     "words of BM25": lambda text: re.findall(PATTERNS[FOLDED], next(separated([text], FOLDED))),
     "hits": lambda text: hits_grid(text, {}),
     "words without a title": lambda text: texts_without(
-        Documents(texts=[text]), [Candidate(text[: len(text) // 2] + " end", 0, "title")]
+        Documents(texts=[text]), [QueryCandidate(text[: len(text) // 2] + " end", 0, "title")]
     ),
 }
 PAGES = {
