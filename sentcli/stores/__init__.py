@@ -3,7 +3,8 @@
 The way is the same for `encode`, `index`, updates, moves to another model and workers on a cluster:
 
 * **rows**: `Inputs` (`inputs.py`) are files that were read once and checked, `StoredRows` (`directory/rows.py`) those
-  of a directory, `TableRows` (`table_rows.py`) those of a table or a collection. `Cutting` (`passages.py`) cuts documents.
+  of a directory, `TableRows` (`table_rows.py`) those of a table or a collection. `Cutting` (`passages.py`) cuts
+  documents.
 * **what has changed**: `DirectoryComparison` (`directory/changes.py`) and the `RowsThere` of a database (`store.py`)
   tell which rows are there and as they are; one `ChangeCount` counts them, and `Changes` are what an update says.
 * **vectors**: `RowVectors` (`row_vectors.py`) gives blocks of rows their vectors. `EncodedVectors` have a model and an

@@ -33,6 +33,7 @@ from sentcli.machine import bytes_depend_on, library_version
 from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress
 from sentcli.model.identity import EncoderIdentity
 from sentcli.model.options import LoadOptions
+from sentcli.stores.directory.texts import StoredTexts
 from sentcli.stores.inputs import Inputs
 from sentcli.stores.row_vectors import EncodedVectors, EncodeSettings, write_blocks
 
@@ -171,6 +172,8 @@ class ShardJob:
     reading: dict[str, Any]
     """The other arguments of `blocks`."""
     settings: EncodeSettings
+    stored: StoredTexts | None
+    """The directory as it is, if it is updated: its texts keep their vectors."""
 
     def blocks(self, rows: ShardRows, sources: list[Source]) -> Iterable[Block]:
         """Read the rows of a shard."""
@@ -178,7 +181,12 @@ class ShardJob:
 
 
 def make_shards(
-    settings: EncodeSettings, inputs: Inputs, reading: dict[str, Any], writer: DatasetWriter, progress: Progress
+    settings: EncodeSettings,
+    inputs: Inputs,
+    reading: dict[str, Any],
+    writer: DatasetWriter,
+    stored: StoredTexts | None,
+    progress: Progress,
 ) -> Counts:
     """Make the missing shards of an output in the workers of a pool, and enter them into the manifest.
 
@@ -187,6 +195,7 @@ def make_shards(
         inputs: the inputs.
         reading: the arguments of `blocks` without sources, options and shards.
         writer: of the output.
+        stored: the directory as it is, if it is updated.
         progress: called with the rows and tokens that were encoded.
 
     Raises:
@@ -198,7 +207,16 @@ def make_shards(
     sizes = [source.path.stat().st_size for source in inputs.sources]
     sent = replace(settings, pool=None, encode=None, devices=())
     reading = {**reading, "casts": inputs.survey.casts}
-    job = ShardJob(writer.folder.full_name, writer.part.manifest, inputs.sources, sizes, inputs.options, reading, sent)
+    job = ShardJob(
+        folder=writer.folder.full_name,
+        manifest=writer.part.manifest,
+        sources=inputs.sources,
+        sizes=sizes,
+        options=inputs.options,
+        reading=reading,
+        settings=sent,
+        stored=stored,
+    )
     starts = {number: inputs.survey.position_before(number * writer.manifest.shard_rows) for number in writer.missing}
     waiting = deque(
         ShardRows(writer.shard_place(number), writer.shard_plan(number), number, start)
@@ -288,7 +306,7 @@ def _make_shard(worker: ShardWorker, rows: ShardRows, job: ShardJob) -> tuple[Sh
         with ShardWriter(output, rows.place, rows.plan) as writer:
             vectors = EncodedVectors(worker.encoder, job.settings)
             of_shard = job.blocks(rows, sources)
-            counts = write_blocks(of_shard, vectors, writer.write, str(output.path), progress=worker.advance)
+            counts = write_blocks(of_shard, vectors, writer.write, str(output.path), job.stored, worker.advance)
             if not writer.full:
                 read = f"{rows.plan.rows} rows, then {counts.rows}"
                 raise SentcliError(f"the input has changed while it was read: {read}")

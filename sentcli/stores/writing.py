@@ -168,7 +168,7 @@ def write_rows(
             from sentcli.stores.on_ray import make_shards
 
             assert not isinstance(writer, FileWriter)
-            counts = make_shards(vectors.settings, inputs, reading, writer, progress)
+            counts = make_shards(vectors.settings, inputs, reading, writer, stored, progress)
         else:
             blocks = inputs.blocks(shards=writer.missing, **reading)
             if compared is not None and not writer.rows_before:

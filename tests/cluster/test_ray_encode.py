@@ -1,5 +1,6 @@
 """`encode --ray`: the bytes of one machine, and what it says before and while it works."""
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sentcli
@@ -66,6 +68,23 @@ def test_what_is_there_is_kept_and_rows_are_appended(two_nodes, encode, source, 
     encode(added, "-o", tmp_path / "more", *on_ray, "--append")
     assert manifest_of(plain)["rows_done"] == 600
     assert contents(plain) == contents(tmp_path / "more")
+
+
+@pytest.mark.slow
+def test_an_update_keeps_the_vectors_of_texts_that_are_there(two_nodes, encode, source, plain, tmp_path):
+    file = plain / "vectors-00001.npy"
+    np.save(file, np.full_like(np.load(file), 0.25))  # as no model makes them
+    manifest = manifest_of(plain)
+    manifest["shards"][1]["sha256"][file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
+    (plain / "manifest.json").write_text(json.dumps(manifest))
+    shutil.copytree(plain, tmp_path / "out")
+    with source.open("a", encoding="utf-8") as rows:
+        rows.write("new,a text that nobody had,1\n")
+    encode(source, "-o", plain, *SHARDS, "--update")
+    done = encode(source, "-o", tmp_path / "out", *SHARDS, "--update", "--ray", two_nodes.address)
+    assert contents(tmp_path / "out") == contents(plain)
+    assert (np.load(tmp_path / "out" / file.name) == 0.25).all(axis=1).mean() > 0.5
+    assert "300 as before, 0 changed, 1 new" in message_of(done)
 
 
 @pytest.mark.slow
