@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from sentcli.search import searcher as searching
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import Rows, RowsInMemory
 from sentcli.search.searcher import Searcher, StreamedSearch
-from sentcli.search.stored_vectors import OpenedVectors, StoredVectors
+from sentcli.search.stored_vectors import StoredVectors, vector_protocol
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -36,7 +36,9 @@ class EncodedTexts:
     mask: BoolArray | None
     """The rows that may be found ``[n]``; None stands for all."""
 
-    def opened(self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None) -> OpenedVectors:
+    def opened(
+        self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None
+    ) -> tuple[Searcher | StreamedSearch, dict[str, Any]]:
         """Encode the rows, or open a search that does; see `StoredVectors.opened`.
 
         Raises:
@@ -45,19 +47,22 @@ class EncodedTexts:
         if rescore is not None:
             raise InputError(f"--rescore goes with a --corpus of smaller vectors; {self.title} holds texts")
         query, document = options.prompts(encoder)
+        searcher = self._searcher(options, encoder, document)
+        return searcher, vector_protocol(searcher, query, document)
+
+    def _searcher(self, options: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher | StreamedSearch:
+        """Return the search over the rows, given the text in front of each."""
         rows = self.rows
         if isinstance(rows, RowsInMemory):
-            searcher = self._encoded(rows, options, encoder, document)
-            return OpenedVectors(searcher, query, document)
+            return self._encoded(rows, options, encoder, prompt)
         similarity = options.similarity_of(encoder.spec)
         device = encoder.backend.device
-        encode = partial(self.encode, encoder, document)
+        encode = partial(self.encode, encoder, prompt)
         streamed = StreamedSearch(rows, encode, similarity, device)
         if options.exact:
-            return OpenedVectors(streamed, query, document)
+            return streamed
         vectors = np.concatenate(list(streamed.blocks()))
-        searcher = searching.searcher_over(str(options.index), vectors, similarity, device)
-        return OpenedVectors(searcher, query, document)
+        return searching.searcher_over(str(options.index), vectors, similarity, device)
 
     def _encoded(self, rows: RowsInMemory, options: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher:
         """Return the search over the vectors of rows in memory, which are made now.

@@ -150,9 +150,8 @@ class LocalCorpus:
         if search.needs_faiss:
             require_faiss()
         full = None if rescore is None else open_vectors(rescore)
-        opened = self._vectors().opened(search, encoder, full)
-        searcher = opened.smaller or opened.searcher
-        return replace(self, searcher=searcher, bm25=bm25), protocol | opened.protocol()
+        searcher, of_vectors = self._vectors().opened(search, encoder, full)
+        return replace(self, searcher=searcher, bm25=bm25), protocol | of_vectors
 
     def _vectors(self) -> StoredVectors | EncodedTexts:
         """Return what the vectors of the rows come from."""
