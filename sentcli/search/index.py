@@ -220,13 +220,6 @@ class _IndexBuild:
             raise
         index.write(path)
 
-    @property
-    def _built_for(self) -> int:
-        """The number of rows for which the index is trained."""
-        if self.request.earlier is not None:
-            return IndexManifest.read(self.request.earlier).built_for
-        return len(self.store.blocks)
-
     def _empty(self, factory: str) -> FaissIndex:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
         request = self.request
@@ -247,6 +240,9 @@ class _IndexBuild:
         """Return the manifest that an interrupted build of the same index has left, or a new one in an empty folder."""
         store = self.store
         request = self.request
+        built_for = len(store.blocks)
+        if request.earlier is not None:
+            built_for = IndexManifest.read(request.earlier).built_for
         fresh = IndexManifest(
             **vars(self.recipe),
             similarity=request.similarity_of(store.origin),
@@ -255,7 +251,7 @@ class _IndexBuild:
             query_prompt=request.query_prompt,
             shards=store.vector_digests,
             settings=self._for_building(),
-            built_for=self._built_for,
+            built_for=built_for,
             faiss=str(require_faiss().__version__),
         )
         with suppress(InputError):

@@ -9,6 +9,7 @@ What a database offers to `stores/updating.py`, which writes a corpus into any o
 `RowStore` (`store.py`), by the entry points `sentcli.databases`; what it offers to `retrieve` is a
 `search.corpus.Corpus`, by the entry points `sentcli.corpora`. What all of them say about themselves is a `Record`
 (`record.py`), which rows they have are `KnownRows` (`known_rows.py`), in the order of `row_places.py`, and their words
-are `CollectionWords` (`collection_corpus.py`). In each folder `client.py` connects, `store.py` writes, and `corpus.py`
+are `CollectionWords` (`collection_corpus.py`). A `DatabaseCollection` (`database_collection.py`) is what
+each of them writes for itself of reading rows. In each folder `client.py` connects, `store.py` writes, and `corpus.py`
 searches.
 """

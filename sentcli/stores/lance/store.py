@@ -42,8 +42,7 @@ from sentcli.stores.lance.client import (
 )
 from sentcli.stores.lance.corpus import LanceVectors
 from sentcli.stores.lance.filter import with_ids
-from sentcli.stores.lance.index import INDEX_TYPES, index_of
-from sentcli.stores.lance.table import LanceCollection, schema_of
+from sentcli.stores.lance.table import INDEX_TYPES, LanceCollection, index_of, schema_of
 from sentcli.stores.lance.waiting import WaitingRows
 from sentcli.stores.record import FIRST_FORMAT, ID, ORDER, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places, arranged

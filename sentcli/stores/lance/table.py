@@ -17,10 +17,10 @@ import numpy as np
 from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import types
-from sentcli.search.ann import RESCORED
+from sentcli.search import ann
 from sentcli.stores.collection_corpus import FoundRows, best_found
 from sentcli.stores.database_collection import DatabaseCollection, RowCells
-from sentcli.stores.lance.client import chosen_table, connect, lance_errors, opened_table, table_names, writing
+from sentcli.stores.lance.client import chosen_table, connect, lance_errors, library, opened_table, table_names, writing
 from sentcli.stores.lance.filter import with_ids
 from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, CollectionRecord, not_made_here, without_place
 from sentcli.stores.store import REQUEST_HITS, REQUEST_QUERIES
@@ -34,6 +34,9 @@ TAKEN_ROWS = 1000
 """How many rows are asked for by their ids at a time."""
 NAMED_VERSIONS = 10
 """How many of the newest versions an error names."""
+
+INDEX_TYPES = {"flat": None, "hnsw": "HnswFlat", "ivf": "IvfFlat", "ivfpq": "IvfPq", "sq8": "IvfSq"}
+"""The names that LanceDB gives the settings of its indexes."""
 
 
 def schema_of(record: CollectionRecord) -> pa.Schema:
@@ -53,6 +56,27 @@ def schema_of(record: CollectionRecord) -> pa.Schema:
     for name, kind in record.columns.values():
         fields.append(pa.field(name, types()[kind].arrow))
     return pa.schema(fields)
+
+
+def index_of(record: CollectionRecord, rows: int) -> Any:
+    """Return what LanceDB builds over the vectors of about so many rows, as `ann.recipe` does; None for exact search.
+
+    Raises:
+        InputError: if there are too few rows for the kind.
+        MissingExtraError: if lancedb is not installed.
+    """
+    kind = record.kind
+    name = INDEX_TYPES[kind]
+    if name is None:
+        return None
+    settings: dict[str, Any] = {"distance_type": record.similarity, "num_partitions": ann.clusters_of(rows)}
+    if kind == "hnsw":
+        settings |= {"num_partitions": 1, "m": 32, "ef_construction": 200}
+    if kind == "ivfpq":
+        parts, _ = ann.product_code(rows, record.dimension)
+        settings |= {"num_sub_vectors": parts, "num_bits": 8}
+    config = getattr(library().index, name)
+    return config(**settings)
 
 
 @dataclass(frozen=True)
@@ -235,8 +259,8 @@ class LanceCollection(DatabaseCollection):
                 query = query.ef(max(record.efforts["ef"], count))  # a graph finds no more rows than it looks at
             if "nprobe" in record.efforts:
                 query = query.minimum_nprobes(record.efforts["nprobe"]).maximum_nprobes(0)  # more where too few meet it
-            if record.kind in RESCORED:
-                query = query.refine_factor(RESCORED[record.kind])
+            if record.kind in ann.RESCORED:
+                query = query.refine_factor(ann.RESCORED[record.kind])
             table = query.to_arrow()
         numbers = np.zeros(len(table), np.int64)
         if "query_index" in table.column_names:  # of one query there is none
