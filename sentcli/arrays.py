@@ -1,4 +1,4 @@
-"""Types of NumPy arrays, by the type of their numbers, under which every module of the package names them."""
+"""Types of NumPy arrays, by the type of their numbers, and looking values up in rising ones."""
 
 from typing import Any
 
@@ -23,3 +23,20 @@ Vectors = npt.NDArray[np.float32]
 """Embeddings in single precision ``[rows, dim]``."""
 Digests = npt.NDArray[np.bytes_]
 """A digest of each text or row, as bytes of one length ``[rows]``."""
+
+
+def looked_up(values: AnyArray, rising: AnyArray, numbers: Int64Array | None = None) -> Int64Array:
+    """Return the number of each value that is among rising ones, -1 for the others ``[values]``.
+
+    Args:
+        values: ``[values]``.
+        rising: what they are looked up in ``[n]``.
+        numbers: of the rising ones ``[n]``; None takes their places.
+    """
+    if not len(rising):
+        return np.full(len(values), -1, np.int64)
+    places = np.minimum(np.searchsorted(rising, values), len(rising) - 1)
+    found = places
+    if numbers is not None:
+        found = numbers[places]
+    return np.where(rising[places] == values, found, -1)

@@ -51,6 +51,8 @@ NOT_DECIDING = {
     "sentcli/search/options.py": "options",
     "sentcli/stores/__init__.py": "collections of a database, of which nothing is kept here",
     "sentcli/stores/collection_corpus.py": "collections of a database, of which nothing is kept here",
+    "sentcli/stores/collection_vectors.py": "collections of a database, of which nothing is kept here",
+    "sentcli/stores/database_collection.py": "collections of a database, of which nothing is kept here",
     "sentcli/stores/known_rows.py": "collections of a database, of which nothing is kept here",
     "sentcli/stores/record.py": "collections of a database, of which nothing is kept here",
     "sentcli/stores/row_places.py": "collections of a database, of which nothing is kept here",

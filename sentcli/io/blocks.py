@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from operator import add
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -64,12 +64,12 @@ class Block:
         """Return some of the rows, whose numbers are those in this block, in any order; `numbers` are not kept."""
         columns = {}
         for name, values in self.columns.items():
-            columns[name] = [values[row] for row in rows]
-        chosen = Block([self.ids[row] for row in rows], [self.texts[row] for row in rows], columns, self.shard)
+            columns[name] = _at(values, rows)
+        chosen = Block(_at(self.ids, rows), _at(self.texts, rows), columns, self.shard)
         if self.places:
-            chosen.places = [self.places[row] for row in rows]
+            chosen.places = _at(self.places, rows)
         if self.contexts:
-            chosen.contexts = [self.contexts[row] for row in rows]
+            chosen.contexts = _at(self.contexts, rows)
         return chosen
 
     @property
@@ -267,6 +267,19 @@ def _first_repeated(sources: Sequence[Source], options: ReadOptions) -> str:
     return ""
 
 
+_Value = TypeVar("_Value")
+
+
+def _at(values: Sequence[_Value], rows: Sequence[int]) -> list[_Value]:
+    """Return the values of some rows."""
+    return [values[row] for row in rows]
+
+
+def _without_rows(columns: Iterable[str]) -> Block:
+    """Return a block to which rows with some columns will come."""
+    return Block(columns={name: [] for name in columns})
+
+
 def blocks(
     sources: Sequence[Source],
     options: ReadOptions,
@@ -293,7 +306,7 @@ def blocks(
         casts: the Arrow types of columns whose texts are converted; see `Survey`.
         start: where reading begins, before the first of the shards.
     """
-    block = Block(columns={name: [] for name in columns})
+    block = _without_rows(columns)
     rows_of_shard = shard_rows or sys.maxsize
     end = math.inf
     yielded_shards = None
@@ -311,7 +324,7 @@ def blocks(
                 continue
             if len(block) and (shard != block.shard or len(block) == block_rows):
                 yield _with_types(block, casts)
-                block = Block(columns={name: [] for name in columns})
+                block = _without_rows(columns)
             if not len(block):
                 block.shard = shard
                 block.first_row = row

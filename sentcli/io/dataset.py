@@ -119,6 +119,14 @@ class Manifest:
         return {name: name_of(kind) for name, kind in self.columns.items()}
 
     @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """The facts of all inputs, in order."""
+        inputs: list[dict[str, Any]] = []
+        for group in self.groups:
+            inputs += group.inputs
+        return inputs
+
+    @property
     def records(self) -> int:
         """The number of rows, or of documents, that were read of all inputs."""
         return sum(group.read for group in self.groups)

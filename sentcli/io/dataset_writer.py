@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -208,7 +207,7 @@ class DatasetWriter:
         """Refuse to append to an unfinished dataset, or a file that it was made of; warn of one with the same bytes."""
         encoded: dict[tuple[str, str | None], None] = {}  # names and digests
         names: dict[str | None, str] = {}  # by digest
-        for entry in chain.from_iterable(group.inputs for group in old.groups):
+        for entry in old.inputs:
             encoded[entry["name"], entry.get("sha256")] = None
             names[entry.get("sha256")] = entry["name"]
         again = []

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from glob import has_magic
-from itertools import chain, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -150,8 +150,7 @@ def _of_shards(folder: Folder) -> list[str]:
         )
     files = [f"{str(folder).rstrip('/')}/{shard.rows}" for shard in manifest.shards]
     if files and "text" not in _columns(open_source(files[0])):
-        inputs = chain.from_iterable(group.inputs for group in manifest.groups)
-        names = ", ".join(str(entry.get("name")) for entry in inputs)
+        names = ", ".join(str(entry.get("name")) for entry in manifest.inputs)
         raise InputError(f"{folder} kept no texts: encode what it was made of, {names}")
     return files
 

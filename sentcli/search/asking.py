@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sentcli.arrays import Vectors
 from sentcli.errors import InputError
 from sentcli.search import fusion
 from sentcli.search.calibration import Calibration, Least
-from sentcli.search.corpus import Corpus, Hit, has_passages, search_documents, search_rows
+from sentcli.search.corpus import Corpus, Hit, has_passages, search_documents
 from sentcli.search.options import SearchMode, SearchOptions
 
 if TYPE_CHECKING:
@@ -102,7 +101,9 @@ class CorpusSearch:
             count += 1
         lists = []
         for mode in self.options.modes:
-            of_mode = self._of_mode(mode, texts, vectors, count)
+            of_mode = search_documents(
+                self.corpus, mode, texts, vectors, count, self.options.weight, per_document=self.per_document
+            )
             if self.alike:
                 of_mode = _without_themselves(queries, of_mode)
             if self.reranker is not None:
@@ -123,14 +124,6 @@ class CorpusSearch:
         if self.least is not None:
             kept = list(filter(self.least.keeps, kept))
         return [replace(hit, rank=rank) for rank, hit in enumerate(kept, 1)]
-
-    def _of_mode(self, mode: SearchMode, texts: Sequence[str], vectors: Vectors | None, count: int) -> list[list[Hit]]:
-        """Return the best hits of each query in one way of searching."""
-        if self.per_document is None:
-            return search_rows(self.corpus, mode, texts, vectors, count, self.options.weight)
-        return search_documents(
-            self.corpus, mode, texts, vectors, count, self.options.weight, per_document=self.per_document
-        )
 
 
 def rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:

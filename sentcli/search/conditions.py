@@ -37,6 +37,13 @@ class Test:
     kind: str = TEXT
     """The type of the column, by the names of ``--types``."""
 
+    @property
+    def negation(self) -> str:
+        """The word of SQL in front of what is negated, with a blank behind it; empty if nothing is."""
+        if self.negated:
+            return "not "
+        return ""
+
     def inverted(self) -> Test:
         """Return the test that is met by the values that do not meet this one."""
         if self.operator in INVERSE:

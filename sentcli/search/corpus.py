@@ -140,21 +140,23 @@ def search_documents(
     k: int,
     dense_weight: float = 0.5,
     *,
-    per_document: int,
+    per_document: int | None,
 ) -> list[list[Hit]]:
-    """Return the best passages of each query, at most so many of a document, which is ranked by its best passage.
+    """Return the best rows of each query; of passages, so many of a document, which is ranked by its best passage.
 
     Passages are asked for until each query has `k`, or the corpus has no more.
 
     Args:
-        corpus: passages; the other arguments are those of `search_rows`.
+        corpus: rows or passages; the other arguments are those of `search_rows`.
         mode: how they are searched.
         queries: the texts of the queries.
         vectors: the vectors of the queries.
         k: the number of hits of each query.
         dense_weight: the share of the dense score in ``weighted``.
-        per_document: the most hits of a document.
+        per_document: the most hits of a document; None where each row is a document.
     """
+    if per_document is None:
+        return search_rows(corpus, mode, queries, vectors, k, dense_weight)
     most = min(len(corpus), corpus.max_top_k)
     asked = k
     while True:

@@ -25,7 +25,7 @@ from sentcli.search.faiss_border import check_room, require_faiss
 from sentcli.search.faiss_index import EFFORTS, FaissIndex
 from sentcli.search.graph_update import with_kept_graph
 from sentcli.search.index_files import TRAINED, IndexFile, IndexManifest
-from sentcli.search.index_filling import FileSpan, clear, fill_file, fill_in_worker, spans, spans_of_nodes
+from sentcli.search.index_filling import FileSpan, clear, fill_file, fill_in_worker, spans
 from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.vector_directory import VectorDirectory
 
@@ -57,17 +57,9 @@ class IndexRequest:
     """The folder of an index of the kind before rows have changed. Its clusters and codes are taken instead of being
     learned anew, and its graph stays."""
 
-    def for_vectors(self, facts: VectorFacts) -> IndexRequest:
-        """Return the request for vectors, which say how they are compared unless the user did."""
-        if self.similarity is not None:
-            return self
-        return replace(self, similarity=facts.compared_by)
-
-    @property
-    def compared_by(self) -> Similarity:
-        """The similarity, which every request that `for_vectors` returned has."""
-        assert self.similarity is not None
-        return self.similarity
+    def similarity_of(self, facts: VectorFacts) -> Similarity:
+        """Return the similarity that the user chose, or the one by which vectors are compared."""
+        return self.similarity or facts.compared_by
 
 
 def build(
@@ -96,7 +88,7 @@ def build(
         raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
     if request.kind == ann.SCANNED:
         raise InputError(f"{ann.SCANNED} is a way to search vectors as they are (retrieve --index): nothing is built")
-    request = request.for_vectors(store.origin)
+    request = replace(request, similarity=request.similarity_of(store.origin))
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     if request.earlier is not None:
         earlier = IndexManifest.read(request.earlier)
@@ -228,21 +220,15 @@ class _IndexBuild:
             raise
         index.write(path)
 
-    @property
-    def _built_for(self) -> int:
-        """The number of rows for which the index is trained."""
-        if self.request.earlier is not None:
-            return IndexManifest.read(self.request.earlier).built_for
-        return len(self.store.blocks)
-
     def _empty(self, factory: str) -> FaissIndex:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
         request = self.request
         store = self.store
-        store.origin.check_similarity(request.compared_by)
+        similarity = request.similarity_of(store.origin)
+        store.origin.check_similarity(similarity)
         recipe = replace(self.recipe, factory=factory)
         rows = len(store.blocks)
-        index = check_recipe(recipe, store.dimension, request.compared_by, request.settings, rows)
+        index = check_recipe(recipe, store.dimension, similarity, request.settings, rows)
         check_room(min(rows, request.file_rows or rows), index.row_bytes)
         return index
 
@@ -254,15 +240,18 @@ class _IndexBuild:
         """Return the manifest that an interrupted build of the same index has left, or a new one in an empty folder."""
         store = self.store
         request = self.request
+        built_for = len(store.blocks)
+        if request.earlier is not None:
+            built_for = IndexManifest.read(request.earlier).built_for
         fresh = IndexManifest(
             **vars(self.recipe),
-            similarity=request.compared_by,
+            similarity=request.similarity_of(store.origin),
             dimension=store.dimension,
             encoder=store.origin.of_encoder(),
             query_prompt=request.query_prompt,
             shards=store.vector_digests,
             settings=self._for_building(),
-            built_for=self._built_for,
+            built_for=built_for,
             faiss=str(require_faiss().__version__),
         )
         with suppress(InputError):
@@ -285,7 +274,7 @@ class _IndexBuild:
         size = self.request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
         self.progress(manifest.rows)
         rows = len(self.store.blocks)
-        lacking = spans_of_nodes(place, manifest, rows, size) if manifest.has_nodes else spans(manifest, rows, size)
+        lacking = spans(place, manifest, rows, size)
         replaced = [span.grown for span in lacking]
         files = [file for file in manifest.files if file not in replaced]
         for file in self._filled(place, manifest, lacking):

@@ -54,24 +54,8 @@ class FileSpan:
                 return
 
 
-def spans(manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
-    """Return the files of `size` rows that an index lacks up to a number of rows; the last of its own may grow."""
-    if manifest.rows >= rows:
-        return []
-    found = []
-    begin = manifest.rows
-    if manifest.files and manifest.files[-1].rows < size:
-        grown = manifest.files[-1]
-        end = min(grown.first + size, rows)
-        found.append(FileSpan(grown.first, begin, end, grown))
-        begin = end
-    for start in range(begin, rows, size):
-        found.append(FileSpan(start, start, min(start + size, rows)))
-    return found
-
-
-def spans_of_nodes(place: Path, manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
-    """Return the files of `size` nodes that a graph lacks whose nodes are not in the order of the rows; see `spans`.
+def spans(place: Path, manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
+    """Return the files of `size` rows, or nodes, that an index lacks; the last of its own may grow.
 
     Args:
         place: the folder of the index.
@@ -79,24 +63,37 @@ def spans_of_nodes(place: Path, manifest: IndexManifest, rows: int, size: int) -
         rows: the number of rows that it will have.
         size: of a file.
     """
+    grown = missing = None
+    first = begin = 0
+    if manifest.files:
+        last = manifest.files[-1]
+        first = begin = last.first + last.rows + last.dead
+        if begin < last.first + size:
+            grown, first = last, last.first
+    end = rows
+    if manifest.has_nodes:
+        missing = _missing_rows(place, manifest, rows)
+        end = begin + len(missing)
+    found = []
+    start = begin
+    while start < end:
+        behind = min(first + size, end)
+        named = None
+        if missing is not None:
+            named = missing[start - begin : behind - begin]
+        found.append(FileSpan(first, start, behind, grown, named))
+        first = start = behind
+        grown = None
+    return found
+
+
+def _missing_rows(place: Path, manifest: IndexManifest, rows: int) -> Int64Array:
+    """Return which of so many rows no node of a graph stands for."""
     is_missing = np.ones(rows, bool)
     for file in manifest.files:
         nodes = NodeRows.read(place / file.nodes_name, file.rows, file.dead)
         is_missing[nodes.rows[nodes.is_alive]] = False
-    missing = np.flatnonzero(is_missing)
-    last = manifest.files[-1]
-    begin = last.first + last.rows + last.dead
-    end = begin + len(missing)
-    found = []
-    room = min(last.first + size, end) - begin
-    if room > 0:
-        found.append(FileSpan(last.first, begin, begin + room, last, missing[:room]))
-        missing = missing[room:]
-        begin += room
-    for start in range(begin, end, size):
-        file_end = min(start + size, end)
-        found.append(FileSpan(start, start, file_end, None, missing[start - begin : file_end - begin]))
-    return found
+    return np.flatnonzero(is_missing)
 
 
 def fill_file(

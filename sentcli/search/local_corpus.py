@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sentcli import console
 from sentcli.arrays import BoolArray, Vectors
+from sentcli.errors import InputError
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
-from sentcli.search.encoded_texts import EncodedTexts, EncodeRows
 from sentcli.search.faiss_border import require_faiss
 from sentcli.search.neighbours import MORE_HITS, Neighbours
 from sentcli.search.options import SearchOptions
-from sentcli.search.rows import Document, Rows, counted, matching, positions_of
-from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
-from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.rows import Document, Rows, RowsInMemory, counted, matching, positions_of
+from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch, searcher_over
+from sentcli.search.stored_vectors import StoredVectors, vector_protocol
 from sentcli.search.vector_file import open_vectors
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.provenance import Provenance
 
+EncodeRows = Callable[["SentenceEncoder", str, Sequence[str]], Vectors]
+"""Returns the vectors ``[n, dim]`` of texts, given the encoder, the prompt and the texts."""
 MOST_EQUAL = 1024
 """The most hits that are asked for because rows behind the last one are equal to it, or 16 times as many as wanted."""
 
@@ -149,17 +153,73 @@ class LocalCorpus:
             return replace(self, bm25=bm25), protocol
         if search.needs_faiss:
             require_faiss()
-        full = None if rescore is None else open_vectors(rescore)
-        opened = self._vectors().opened(search, encoder, full)
-        searcher = opened.smaller or opened.searcher
-        return replace(self, searcher=searcher, bm25=bm25), protocol | opened.protocol()
+        searcher, of_vectors = self._opened(search, encoder, rescore)
+        return replace(self, searcher=searcher, bm25=bm25), protocol | of_vectors
 
-    def _vectors(self) -> StoredVectors | EncodedTexts:
-        """Return what the vectors of the rows come from."""
+    def _opened(
+        self, search: SearchOptions, encoder: SentenceEncoder, rescore: str | None
+    ) -> tuple[Searcher | CompressedSearch | StreamedSearch, dict[str, Any]]:
+        """Return the search over the vectors of the rows, which texts get now, and its `vector_protocol`.
+
+        Raises:
+            InputError: if there are full vectors to rescore by, which texts do not need.
+        """
+        full = None
+        if rescore is not None:
+            full = open_vectors(rescore)
         if self.stored is not None:
-            return self.stored
+            return self.stored.opened(search, encoder, full)
+        if rescore is not None:
+            raise InputError(f"--rescore goes with a --corpus of smaller vectors; {self.title} holds texts")
+        query, document = search.prompts(encoder)
+        searcher = self._of_texts(search, encoder, document)
+        return searcher, vector_protocol(searcher, query, document)
+
+    def _of_texts(self, options: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher | StreamedSearch:
+        """Return the search over the rows, given the text in front of each."""
         assert self.encode is not None
-        return EncodedTexts(self.title, self.rows, self.encode, self.mask)
+        rows = self.rows
+        encode = partial(self.encode, encoder, prompt)
+        if isinstance(rows, RowsInMemory):
+            return self._encoded(rows, options, encoder, encode)
+        similarity = options.similarity_of(encoder.spec)
+        device = encoder.backend.device
+        streamed = StreamedSearch(rows, encode, similarity, device)
+        if options.exact:
+            return streamed
+        vectors = np.concatenate(list(streamed.blocks()))
+        return searcher_over(str(options.index), vectors, similarity, device)
+
+    def _encoded(
+        self,
+        rows: RowsInMemory,
+        options: SearchOptions,
+        encoder: SentenceEncoder,
+        encode: Callable[[Sequence[str]], Vectors],
+    ) -> Searcher:
+        """Return the search over the vectors of rows in memory, which are made now.
+
+        They are made of the rows that may be found, but an index is over all rows.
+        """
+        count = len(rows)
+        repeated = count - len({row.id for row in rows.rows})
+        if repeated:
+            console.warn(
+                f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart"
+            )
+        if rows.had_vectors:
+            console.note(
+                f"the vectors in {self.title} are not read and its texts encoded again: a directory, .parquet or "
+                ".safetensors of encode is searched as it is"
+            )
+        encoded = np.ones(count, np.bool_)
+        if self.mask is not None and options.exact:
+            encoded = self.mask
+        vectors = np.zeros((count, encoder.dimension), np.float32)
+        texts = list(compress(rows.texts(), encoded))
+        vectors[encoded] = encode(texts)
+        similarity = options.similarity_of(encoder.spec)
+        return searcher_over(options.index or "flat", vectors, similarity, encoder.backend.device)
 
     def _words(self, language: str | None) -> BM25:
         """Return the BM25 index of a directory, or one that is built now."""

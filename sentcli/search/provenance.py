@@ -120,6 +120,12 @@ class Provenance(VectorFacts):
             return model
         return pinned
 
+    def document_prompt(self, encoder: SentenceEncoder) -> str:
+        """Return the text in front of each document: that of the vectors, or the model's own if it is not known."""
+        if self.known:
+            return self.prompt or ""
+        return encoder.role_prompt("document")
+
     def load_options(self, options: LoadOptions) -> LoadOptions:
         """Return options with which `named_model` is loaded as it was for these vectors, unless they say otherwise."""
         model = self._at_its_commit()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,12 +98,9 @@ class RowsInMemory:
         yield pa.table(columns)
 
     def _column(self, name: str) -> list[Any]:
-        rows = self.rows
-        if name == "id":
-            return [row.id for row in rows]
-        if name == "text":
-            return [row.text for row in rows]
-        return [row.columns[name] for row in rows]
+        if name in ("id", "text"):
+            return [getattr(row, name) for row in self.rows]
+        return [row.columns.get(name) for row in self.rows]
 
 
 class RowsOnDisk:
@@ -226,37 +223,27 @@ def write_chosen(rows: Rows, positions: Sequence[int], path: Path) -> None:
         positions: the rows that are written.
         path: a file with one of the suffixes in `ROW_SUFFIXES`.
     """
-    records = [{"id": row.id, "text": row.text, **row.columns} for row in rows.take(positions)]
+    documents = rows.take(positions)
+    names = list(rows.schema)
     suffix = path.suffix
     with replacing(path) as temporary:
         if suffix == ".parquet":
-            table = _table(records, rows.schema)
+            (table,) = RowsInMemory(documents, column_types=rows.schema).tables(names)
             _parquet().write_table(table, temporary)
             return
+        records = [{"id": row.id, "text": row.text, **row.columns} for row in documents]
         with temporary.open("w", encoding="utf-8", newline="") as file:
             if suffix == ".jsonl":
                 file.writelines(f"{as_json(record)}\n" for record in records)
             elif suffix == ".txt":
                 file.writelines(" ".join(record["text"].split()) + "\n" for record in records)
             else:
-                names = list(rows.schema)
                 delimiter = "\t" if suffix == ".tsv" else ","
                 writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
                 writer.writerow(names)
                 for record in records:
                     values = map(record.get, names)
                     writer.writerow(map(text_cell, values))
-
-
-def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pa.Table:
-    """Return rows as a table of Arrow with the types that their columns have."""
-    import pyarrow as pa
-
-    columns = {}
-    for name, kind in schema.items():
-        values = [row.get(name) for row in records]
-        columns[name] = arrow_column(values, kind)
-    return pa.table(columns)
 
 
 def positions_of(rows: Rows, ids: Sequence[str]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,32 +26,17 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
-@dataclass(frozen=True)
-class OpenedVectors:
-    """Vectors that are ready to be searched with a model's queries."""
-
-    searcher: Searcher | StreamedSearch
-    """Finds the nearest of the vectors as they are kept."""
-    query_prompt: str
-    document_prompt: str
-    smaller: CompressedSearch | None = None
-    """The search over vectors that were made smaller, which fits queries to them and rescores; None for full ones."""
-    how_smaller: dict[str, Any] = field(default_factory=dict)
-    """How they were made smaller, and whether they are rescored, for the protocol."""
-
-    def protocol(self) -> dict[str, Any]:
-        """Return every choice that moves a score."""
-        searcher = self.searcher
-        index: Any = "exact"
-        if isinstance(searcher, Searcher) and (searcher.parts or searcher.scan):
-            index = searcher.protocol()
-        return {
-            **self.how_smaller,
-            "similarity": searcher.similarity,
-            "index": index,
-            "query_prompt": self.query_prompt,
-            "document_prompt": self.document_prompt,
-        }
+def vector_protocol(searcher: Searcher | StreamedSearch, query_prompt: str, document_prompt: str) -> dict[str, Any]:
+    """Return every choice of a search over vectors that moves a score, given the texts in front of both sides."""
+    index: Any = "exact"
+    if isinstance(searcher, Searcher) and (searcher.parts or searcher.scan):
+        index = searcher.protocol()
+    return {
+        "similarity": searcher.similarity,
+        "index": index,
+        "query_prompt": query_prompt,
+        "document_prompt": document_prompt,
+    }
 
 
 @dataclass(frozen=True)
@@ -126,9 +111,7 @@ class StoredVectors(ABC):
         """Return the text in front of each document: the one that is given, that of the record, or the model's own."""
         if given is not None:
             return given
-        if self.origin.known:
-            return self.origin.prompt or ""
-        return encoder.role_prompt("document")
+        return self.origin.document_prompt(encoder)
 
     def check_made_by(self, encoder: SentenceEncoder, prompt: str) -> None:
         """Refuse a model that has not made these vectors: by their record, or by some of their texts if there is none.
@@ -150,8 +133,10 @@ class StoredVectors(ABC):
         texts = [row.text for row in self.rows.take(sample.tolist())]
         origin.check_texts(texts, self.blocks.take(sample), encoder, prompt)
 
-    def opened(self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None) -> OpenedVectors:
-        """Return the vectors, ready for the queries of a model.
+    def opened(
+        self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None
+    ) -> tuple[Searcher | CompressedSearch, dict[str, Any]]:
+        """Return the search over the vectors, ready for the queries of a model, and its `vector_protocol`.
 
         Args:
             options: the index, the similarity and the prompts.
@@ -175,7 +160,7 @@ class StoredVectors(ABC):
         how_smaller = origin.made_smaller()
         if rescore is not None:
             how_smaller = {**how_smaller, "rescored": searching.FULL_RESCORED}
-        return OpenedVectors(searcher, query, document, smaller, how_smaller)
+        return smaller or searcher, {**how_smaller, **vector_protocol(searcher, query, document)}
 
     def _smaller(
         self, searcher: Searcher, encoder: SentenceEncoder, document: str, full: StoredVectors | None

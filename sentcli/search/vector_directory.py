@@ -10,7 +10,6 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
@@ -64,10 +63,7 @@ class VectorDirectory(StoredVectors):
         total = manifest.rows_total
         if done != total:
             raise InputError(f"{name} is unfinished ({done} of {total} rows): run the same encode with --resume")
-        inputs: list[dict[str, Any]] = []
-        for group in manifest.groups:
-            inputs += group.inputs
-        origin = Provenance.named(name, {**manifest.settings, "inputs": inputs})
+        origin = Provenance.named(name, {**manifest.settings, "inputs": manifest.inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)
 

@@ -85,7 +85,7 @@ class VectorFile(StoredVectors):
         if column is not None:
             arrays, settings = _read_table(place, column)
             if not settings:  # whole numbers of a table are numbers, and bits are what encode says of its own
-                arrays = [array.astype(np.float32) if array.dtype.kind in "iu" else array for array in arrays]
+                arrays = list(map(_in_float, arrays))
         else:
             array, record = ALONE[suffix](place)
             arrays = [array]
@@ -153,6 +153,13 @@ class VectorFile(StoredVectors):
         if self.texts is not None:
             return [self.texts]
         return _text_files_beside(self)
+
+
+def _in_float(array: AnyArray) -> AnyArray:
+    """Return an array, in float32 if it has whole numbers."""
+    if array.dtype.kind in "iu":
+        return array.astype(np.float32)
+    return array
 
 
 def _check_vectors(place: Place, arrays: list[AnyArray], *, may_be_empty: bool) -> None:

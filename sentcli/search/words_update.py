@@ -7,7 +7,7 @@ from itertools import compress
 
 import numpy as np
 
-from sentcli.arrays import Int64Array
+from sentcli.arrays import Int64Array, looked_up
 from sentcli.io.digests import text_digests
 from sentcli.search.bm25 import BM25, cut
 from sentcli.search.document_words import DocumentWords, together
@@ -39,10 +39,5 @@ def _rows_with(there: Iterable[str], texts: Iterable[str]) -> Int64Array:
     """Return a row that has each text, or -1 ``[texts]``."""
     digests = text_digests(there)
     wanted = text_digests(texts)
-    if not len(digests):
-        return np.full(len(wanted), -1, np.int64)
     order = np.argsort(digests, kind="stable")
-    in_order = digests[order]
-    place = np.searchsorted(in_order, wanted)
-    place[place == len(in_order)] = 0
-    return np.where(in_order[place] == wanted, order[place], -1)
+    return looked_up(wanted, digests[order], order)

@@ -23,6 +23,7 @@ has which its model has made (`reused_vectors.py`), then those of the cache (`ve
 It offers a `Database` with a `RowStore` (`store.py`) by the entry points `sentcli.databases`, and a
 `search.corpus.Corpus` by the entry points `sentcli.corpora`. What all of them say about themselves is a
 `CollectionRecord` (`record.py`), which rows they have are `KnownRows` (`known_rows.py`), in the order of
-`row_places.py`; rows that wait beside a table are `StagedRows` (`staged.py`), and what their corpora share is a
-`DatabaseCorpus` (`collection_corpus.py`).
+`row_places.py`. What they share is a `DatabaseCollection` of rows that are read (`database_collection.py`), a
+`DatabaseCorpus` that is searched (`collection_corpus.py`), `CollectionVectors` that are measured
+(`collection_vectors.py`) and, where rows wait beside a table, `StagedRows` (`staged.py`).
 """

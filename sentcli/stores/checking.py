@@ -65,10 +65,13 @@ def check_model(corpus: Corpus, model: str | None, load: LoadOptions, doc_prompt
     if model is None and not origin.known:
         console.note(f"{corpus.title} does not say which model made its vectors: -m compares them with one")
         return "", None
-    encoder = load_query_encoder([model] if model else [], corpus, load)
+    models = []
+    if model:
+        models.append(model)
+    encoder = load_query_encoder(models, corpus, load)
     prompt = doc_prompt
     if prompt is None:
-        prompt = (origin.prompt or "") if origin.known else encoder.role_prompt("document")
+        prompt = origin.document_prompt(encoder)
     texts, vectors = _checked(corpus).some_rows(COMPARED_ROWS)
     try:
         origin.check_encoder(encoder, prompt, vectors.shape[1])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,21 +14,16 @@ import numpy as np
 from sentcli import console
 from sentcli.arrays import AnyArray, Float32Array, Int64Array, Vectors
 from sentcli.errors import InputError
-from sentcli.model.spec import Similarity
+from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.bm25 import BM25
-from sentcli.search.exact import VectorSource
-from sentcli.search.faiss_index import EFFORTS
 from sentcli.search.neighbours import MORE_HITS, Neighbours, order_of_rows
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
-from sentcli.stores.record import CollectionRecord
+from sentcli.stores.record import ID, TEXTS, CollectionRecord, texts_of_rows
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
-"""The search parameter of each kind of index that is not exact."""
 
 
 def protocol_of(
@@ -62,13 +57,6 @@ def protocol_of(
     }
 
 
-def fitted_queries(queries: Vectors, origin: Provenance) -> Vectors:
-    """Return vectors of queries ``[queries, dim]`` made as small as those of the collection are."""
-    if not origin.made_smaller():
-        return queries
-    return origin.compress(queries, normalized=bool(origin.normalize))
-
-
 @dataclass(frozen=True)
 class FoundRows:
     """The rows that were found for one query, best first and of equal ones the first row first, each ``[hits]``."""
@@ -77,6 +65,19 @@ class FoundRows:
     keys: AnyArray
     """By what the database returns the rows."""
     scores: Float32Array
+
+    @classmethod
+    def of_queries(
+        cls, numbers: Int64Array, count: int, places: Int64Array, keys: AnyArray, scores: Float32Array
+    ) -> list[FoundRows]:
+        """Return the rows of each of so many queries, given the number of the query that each row was found for."""
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(count + 1))
+        lists = []
+        for first, last in pairwise(ends):
+            part = order[first:last]
+            lists.append(cls.ranked(places[part], keys[part], scores[part]))
+        return lists
 
     @classmethod
     def ranked(cls, places: Int64Array, keys: AnyArray, scores: Float32Array) -> FoundRows:
@@ -93,14 +94,26 @@ class FoundRows:
         return cls(places[rows], keys[rows], settled[0])
 
 
-def best_found(ask: Callable[[int], list[FoundRows]], k: int, most: int = sys.maxsize) -> list[FoundRows]:
-    """Return the `k` best rows of each query; more and more are asked for until no row behind is as good as the last.
+def best_found(
+    ask: Callable[[Vectors, int], list[FoundRows]], vectors: Vectors, size: int, k: int, most: int = sys.maxsize
+) -> list[FoundRows]:
+    """Return the `k` best rows of each query; of equal ones the row that came first is first.
 
     Args:
-        ask: returns so many rows of each query.
+        ask: returns so many rows of each of some queries.
+        vectors: of the queries ``[queries, dim]``.
+        size: how many queries are asked together.
         k: the number of rows.
         most: the most rows that the database returns.
     """
+    found = []
+    for start in range(0, len(vectors), size):
+        found += _best_of(partial(ask, vectors[start : start + size]), k, most)
+    return found
+
+
+def _best_of(ask: Callable[[int], list[FoundRows]], k: int, most: int) -> list[FoundRows]:
+    """Ask some queries for more and more rows, until no row behind the best `k` is as good as the last of these."""
     asked = min(k + MORE_HITS, most)
     while True:
         lists = ask(asked)
@@ -172,6 +185,7 @@ class DatabaseCorpus:
     """
 
     collection: Any
+    """A `DatabaseCollection`."""
     condition: Any = None
     """What rows have to meet, as the database takes it; None or nothing in it stands for all rows."""
     keys: dict[int, Any] = field(default_factory=dict)
@@ -213,13 +227,26 @@ class DatabaseCorpus:
         schema: dict[str, Any] = self.collection.record.schema()
         return schema
 
-    def encoded(self) -> Iterator[tuple[Int64Array, list[Any], list[str]]]:
-        """Yield the places, the keys and what was encoded of all rows of the collection, some at a time."""
-        raise NotImplementedError
+    def encoded(self, **reading: Any) -> Iterator[tuple[Int64Array, Sequence[Any], list[str]]]:
+        """Yield the places, the keys and what was encoded of all rows of the collection, some at a time.
+
+        Args:
+            reading: other arguments of the collection's `cells`.
+        """
+        collection = self.collection
+        context = self.origin.context
+        names = [ID, TEXTS, *context_columns(context, self.schema)]
+        for places, keys, columns in collection.cells(list(map(collection.field_of, names)), **reading):
+            cells = dict(zip(names, columns, strict=True))
+            cells[TEXTS] = texts_of_rows(self.title, cells[ID], cells[TEXTS])
+            yield places, keys, with_contexts(context, cells)
 
     def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""
-        raise NotImplementedError
+        places = [np.empty(0, np.int64)]
+        for of_part, _, _ in self.collection.cells([], self.condition):
+            places.append(of_part)
+        return np.concatenate(places)
 
     def facts(self) -> dict[str, Any]:
         """Return what a protocol says of the collection besides how its vectors are compared."""
@@ -263,7 +290,10 @@ class DatabaseCorpus:
         k = min(k, len(self))
         if not k:
             return Neighbours.none(len(vectors))
-        return self.remembered(self.found(fitted_queries(vectors, self.origin), k))
+        origin = self.origin
+        if origin.made_smaller():
+            vectors = origin.compress(vectors, normalized=bool(origin.normalize))
+        return self.remembered(self.found(vectors, k))
 
     def found(self, queries: Vectors, k: int) -> list[FoundRows]:
         """Return the `k` nearest rows of each query, whose vectors are as small as those of the collection."""
@@ -289,12 +319,15 @@ FILES_ONLY = ("texts", "rescore", "id_field", "vector_field")
 """The options of a corpus that are for files."""
 
 
-def refuse_options_of_files(name: str, options: CorpusOptions, names: Sequence[str] = FILES_ONLY) -> None:
+def refuse_options_of_files(
+    name: str, options: CorpusOptions, search: SearchOptions, names: Sequence[str] = FILES_ONLY
+) -> None:
     """Refuse options that do not go with a collection.
 
     Args:
         name: of the corpus.
         options: of the corpus.
+        search: how it is searched.
         names: of those that are refused.
 
     Raises:
@@ -303,69 +336,5 @@ def refuse_options_of_files(name: str, options: CorpusOptions, names: Sequence[s
     for option in names:
         if getattr(options, option) is not None:
             raise InputError(f"--{option.replace('_', '-')} goes with a --corpus of files, not with {name}")
-
-
-@dataclass(frozen=True)
-class CollectionVectors(VectorSource):
-    """The vectors of a collection; a position is the number of a row in an order that the database keeps."""
-
-    collection: Any
-
-    @property
-    def dimension(self) -> int:
-        """The dimension of the vectors."""
-        return int(self.collection.record.dimension)
-
-    def take(self, positions: Int64Array) -> Vectors:
-        """Return the rows at some positions."""
-        distinct, where = np.unique(positions, return_inverse=True)
-        return self.of_rising(distinct)[where.reshape(-1)]
-
-    @abstractmethod
-    def of_rising(self, positions: Int64Array) -> Vectors:
-        """Return the rows ``[n, dim]`` at positions that rise ``[n]``."""
-
-    @abstractmethod
-    def positions_of(self, hits: FoundRows) -> Int64Array:
-        """Return the positions of rows that were found, -1 of one that came meanwhile ``[hits]``."""
-
-
-def numbered(numbers: Int64Array, wanted: Int64Array) -> Int64Array:
-    """Return where numbers stand among rising ones, -1 for those that are not there ``[wanted]``."""
-    places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    return np.where(numbers[places] == wanted, places, -1)
-
-
-@dataclass
-class CollectionSearch:
-    """The search through the index of a collection while its recall is measured; see `recall.IndexedSearch`."""
-
-    record: CollectionRecord
-    """With the search parameters that are tried."""
-    collection: Any
-    blocks: CollectionVectors
-
-    @property
-    def similarity(self) -> Similarity:
-        """The similarity that the index was made for."""
-        return self.record.similarity
-
-    @property
-    def efforts_to_try(self) -> list[dict[str, int]]:
-        """The search parameters with which the index is measured, the least effort first."""
-        parameter = EFFORT[self.record.kind]
-        name_in_faiss = "efSearch" if parameter == "ef" else parameter
-        return [{parameter: value} for value in EFFORTS[name_in_faiss]]
-
-    def set(self, efforts: dict[str, int]) -> None:
-        """Set search parameters."""
-        self.record = replace(self.record, efforts=efforts)
-
-    def search(self, queries: Vectors, k: int) -> Neighbours:
-        """Return the nearest rows of each query ``[queries, dim]``, of those that are compared."""
-        compared = []
-        for hits in replace(self.collection, record=self.record).nearest(queries, k):
-            positions = self.blocks.positions_of(hits)
-            is_there = positions >= 0
-            compared.append(FoundRows(positions[is_there], hits.keys[is_there], hits.scores[is_there]))
-        return side_by_side(compared)
+    if search.index is not None:
+        raise InputError(f"--index {search.index}: {name} is searched by the index that it has")

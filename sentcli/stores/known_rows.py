@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sentcli.arrays import BoolArray, Int64Array
+from sentcli.arrays import BoolArray, Int64Array, looked_up
 from sentcli.stores.record import TEXT_DIGITS
 from sentcli.stores.row_places import Places, hashes_of
 
@@ -65,10 +65,7 @@ def pair_hashes(ids: Sequence[str], hashes: Sequence[str]) -> Int64Array:
 
 def within(values: Int64Array, known: Int64Array) -> BoolArray:
     """Tell which values are among sorted ones ``[values]``."""
-    if not len(known):
-        return np.zeros(len(values), np.bool_)
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    is_known: BoolArray = known[places] == values
+    is_known: BoolArray = looked_up(values, known) >= 0
     return is_known
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import add
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 
 from sentcli.arrays import AnyArray
 from sentcli.encoder.vector_facts import VectorFacts
-from sentcli.errors import DataError, InputError
+from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import adapter_of, decode
@@ -42,6 +42,17 @@ TEXT_DIGITS = 32
 def without_place(title: str) -> DataError:
     """Return the error of a row without its place among the others, which another program has written."""
     return DataError(title, f"another program wrote rows without {ORDER}; sentcli index --overwrite makes it anew")
+
+
+def not_made_here(title: str) -> InputError:
+    """Return the error of a collection that another program has made."""
+    return InputError(f"{title} was not made by sentcli index; choose another --collection")
+
+
+def no_collection(address: str, name: str, names: Sequence[str]) -> InputError:
+    """Return the error of a collection that is not there, which lists those that are."""
+    there = ", ".join(names) or "none"
+    return InputError(f"{address} has no collection {name!r}{nearest(name, list(names))}; it has {there}")
 
 
 def texts_of_rows(title: str, ids: Sequence[Any], texts: Sequence[Any]) -> list[str]:
@@ -100,6 +111,14 @@ class CollectionRecord:
         except ValueError as error:  # of pydantic, too
             raise DataError(collection, "its record is damaged; --overwrite makes the collection anew") from error
 
+    def to_json(self) -> str:
+        """Return the JSON that `read` reads."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    def field_of(self, column: str) -> tuple[str, str]:
+        """Return the field and the type of a column, which may be id or text."""
+        return self.columns.get(column, (column, TEXT))
+
     def schema(self) -> dict[str, Any]:
         """Return the Arrow types of the columns by name."""
         text = types()[TEXT][0]
@@ -117,11 +136,11 @@ class CollectionRecord:
         other_in_int8 = here.in_int8
         if None not in (in_int8, other_in_int8) and in_int8 != other_in_int8:
             differences.append(f"model in int8 {in_int8} there, {other_in_int8} here (--precision)")
-        facts = self._facts()
-        others = other._facts()
-        for name, fact in facts.items():
-            if fact != others[name]:
-                differences.append(f"{name} {fact!r} there, {others[name]!r} here")
+        for name in ("dimension", "similarity", "language", "kind"):
+            fact = getattr(self, name)
+            other_fact = getattr(other, name)
+            if fact != other_fact:
+                differences.append(f"{name} {fact!r} there, {other_fact!r} here")
         for name, (_, kind) in self.columns.items():
             _, other_kind = other.columns.get(name, ("", NULL))
             if other_kind not in (NULL, kind) and (kind, other_kind) != ("float", "int"):
@@ -166,11 +185,6 @@ class CollectionRecord:
     def measured(recall: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a record that the result of `recall.tune` decides."""
         return {"recall": dict(recall), "efforts": {recall["parameter"]: recall["chosen"]["effort"]}}
-
-    def _facts(self) -> dict[str, Any]:
-        """Return what rows of a collection have in common, in the words of an error."""
-        facts = {key: getattr(self, key) for key in ("dimension", "similarity", "language", "kind")}
-        return facts
 
 
 def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -27,10 +28,17 @@ class ReusedVectors:
 
     name: str
     """The name of the directory or file, which may hold texts alone."""
-    opened: bool = False
-    stored: StoredVectors | None = None
     is_made_by: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     """Whether the model made the vectors, by the prompt that it puts in front of texts and its maximum length."""
+
+    @cached_property
+    def stored(self) -> StoredVectors | None:
+        """The vectors; None if there are texts alone, or no vectors to compute with."""
+        try:
+            return open_stored(self.name, None, ReadOptions(), to_search=False)
+        except InputError as error:
+            console.detail(f"{self.name}: its vectors are not taken: {error}")
+            return None
 
     def are_of(self, encoder: SentenceEncoder, prompt: str) -> bool:
         """Tell whether an encoder makes these vectors of the same texts: all facts are equal.
@@ -39,9 +47,6 @@ class ReusedVectors:
             encoder: the same model at each call, perhaps with another maximum length.
             prompt: the text in front of each.
         """
-        if not self.opened:
-            self.opened = True
-            self.stored = _stored(self.name)
         if self.stored is None:
             return False
         use = (prompt, encoder.spec.max_length)
@@ -72,15 +77,6 @@ class ReusedVectors:
                 tokens = encoder.tokenizer(texts_there[chunk], prompt)
                 excess_tokens[chunk] = tokens.excess_tokens
         return texts_there, Encoded(vectors, excess_tokens, 0)
-
-
-def _stored(name: str) -> StoredVectors | None:
-    """Return the vectors of a directory or file; None if it holds texts alone, or no vectors to compute with."""
-    try:
-        return open_stored(name, None, ReadOptions(), to_search=False)
-    except InputError as error:
-        console.detail(f"{name}: its vectors are not taken: {error}")
-        return None
 
 
 def _difference(origin: Provenance, encoder: SentenceEncoder, prompt: str) -> str | None:

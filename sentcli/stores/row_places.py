@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentcli.arrays import BoolArray, Int64Array
+from sentcli.arrays import BoolArray, Int64Array, looked_up
 
 ROOM = 2**20
 """How far places are apart that are given to rows one behind the other."""
@@ -52,10 +52,7 @@ class Places:
 
     def of(self, hashes: Int64Array) -> Int64Array:
         """Return the numbers of rows by the hashes of their ids, -1 for others ``[n]``."""
-        if not len(self):
-            return np.full(len(hashes), -1, np.int64)
-        found = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
-        return np.where(self.hashes[found] == hashes, self.numbers[found], -1)
+        return looked_up(hashes, self.hashes, self.numbers)
 
     def of_ids(self, ids: Sequence[str]) -> Int64Array:
         """Return the numbers of rows by their ids, -1 for others ``[n]``."""

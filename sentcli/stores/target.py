@@ -25,7 +25,9 @@ def check_target(output: str, writing: WriteSettings) -> None:
     form = output_format(output)
     append, is_shared = writing.append, writing.part.of > 1
     if form is not DIRECTORY and (append or is_shared):
-        flag = "--append" if append else "--shard"
+        flag = "--shard"
+        if append:
+            flag = "--append"
         raise InputError(f"{flag} makes shards, so it needs a directory output (-o without a suffix)")
     if append and is_shared:
         raise InputError("--append and --shard do not go together: append on one machine")
@@ -76,4 +78,6 @@ def manifest_of(output: str) -> Manifest | None:
 
     folder = open_folder(output)
     manifests = [name for name in sorted(folder.names()) if is_manifest(name)]
-    return load_manifest(folder, manifests[0]) if manifests else None
+    if not manifests:
+        return None
+    return load_manifest(folder, manifests[0])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sentcli.arrays import BoolArray, UInt64Array
+from sentcli.arrays import BoolArray, UInt64Array, looked_up
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.column_hashes import row_hashes, value_hashes
@@ -50,14 +50,12 @@ class DirectoryComparison:
         """Count the rows of a block."""
         ids = value_hashes(arrow_column(block.ids, pa.string()))
         contents = row_hashes(self._as_written(block))
-        place = np.searchsorted(self._ids, ids)
-        place[place == len(self._ids)] = 0
-        is_there = np.zeros(len(ids), bool)
+        place = looked_up(ids, self._ids)
+        is_there = place >= 0
         is_same = is_there.copy()
-        if len(self._ids):
-            is_there = self._ids[place] == ids
-            is_same = is_there & (self._contents[place] == contents)
-            self._seen[place[is_there]] = True
+        _, contents_there = self._rows
+        is_same[is_there] = contents_there[place[is_there]] == contents[is_there]
+        self._seen[place[is_there]] = True
         self.count.add_rows(is_there, is_same)
         texts = block.encoded_texts
         new = np.flatnonzero(self.stored.find(block.digests) < 0).tolist()
@@ -101,10 +99,6 @@ class DirectoryComparison:
     @property
     def _ids(self) -> UInt64Array:
         return self._rows[0]
-
-    @property
-    def _contents(self) -> UInt64Array:
-        return self._rows[1]
 
     @cached_property
     def _seen(self) -> BoolArray:

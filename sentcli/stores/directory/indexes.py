@@ -85,5 +85,9 @@ def existing_indexes(folder: Path, *, learned: bool = False) -> IndexesToBuild:
                 request = replace(request, earlier=store.place(name))
         requests.append(request)
     words = store.words(earlier=True)
-    language = None if words is None else words.language
-    return IndexesToBuild(tuple(requests), language, store if learned else None)
+    indexes = IndexesToBuild(tuple(requests))
+    if words is not None:
+        indexes = replace(indexes, language=words.language)
+    if learned:
+        indexes = replace(indexes, before=store)
+    return indexes

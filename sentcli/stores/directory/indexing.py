@@ -108,7 +108,9 @@ def with_queries(
     store.check_made_by(encoder, store.document_prompt(encoder, doc_prompt))
     if queries is None:
         return request
-    prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
+    prompt = request.query_prompt
+    if prompt is None:
+        prompt = encoder.role_prompt("query")
     vectors = encoder.encode([text for _, text in read_queries(queries)], prompt=prompt)
     return replace(request, queries=store.origin.compress(vectors, normalized=bool(encoder.spec.normalizes)))
 
@@ -143,7 +145,7 @@ def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None
     from sentcli.search import ann
     from sentcli.search.index import build, rebuild_due
 
-    if request.for_vectors(store.origin).similarity == "dot" and request.kind == "hnsw":
+    if request.similarity_of(store.origin) == "dot" and request.kind == "hnsw":
         console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
     if repeated := store.rows.repeated_ids():
         console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
@@ -153,7 +155,9 @@ def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None
     if manifest.kind == ann.FLAT:
         console.note(f"{store.origin.name}: {rows} rows are searched exactly; nothing had to be built")
         return manifest, added
-    before = f" of {manifest.rows}" if added != manifest.rows else ""
+    before = ""
+    if added != manifest.rows:
+        before = f" of {manifest.rows}"
     console.note(
         f"{store.origin.name}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
         f"{manifest.bytes / 1e6:,.1f} MB"

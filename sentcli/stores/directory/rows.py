@@ -77,10 +77,7 @@ def stored_rows(stored: StoredTexts) -> list[StoredRows]:
 def all_rows(stored: StoredTexts) -> StoredRows:
     """Return all rows of a finished directory as one input."""
     manifest = stored.manifest
-    inputs: list[dict[str, Any]] = []
-    for group in manifest.groups:
-        inputs += group.inputs
-    return _part(stored, InputGroup(inputs, manifest.rows_total, manifest.records), manifest.shards)
+    return _part(stored, InputGroup(manifest.inputs, manifest.rows_total, manifest.records), manifest.shards)
 
 
 def _part(stored: StoredTexts, group: InputGroup, shards: Sequence[Shard]) -> StoredRows:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentcli.arrays import AnyArray, BoolArray, Digests, Int64Array, UInt64Array, Vectors
+from sentcli.arrays import AnyArray, BoolArray, Digests, Int64Array, UInt64Array, Vectors, looked_up
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block, Counts
@@ -243,11 +243,8 @@ class _ShardTokens:
         """Take the texts of a block, which may repeat."""
         known = np.flatnonzero(self.stored.find(block.digests) >= 0)
         keys = halves(block.digests)[known, 0]
-        place = np.searchsorted(self.there, keys)
-        place[place == len(self.there)] = 0
-        is_there = np.zeros(len(keys), np.bool_)
-        if len(self.there):
-            is_there = self.there[place] == keys
+        place = looked_up(keys, self.there)
+        is_there = place >= 0
         self.is_kept[place[is_there]] = True
         texts = block.encoded_texts
         come = {}

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import DataError, InputError, SentcliError, library_errors, nearest, one_line, required
+from sentcli.errors import DataError, InputError, SentcliError, library_errors, one_line, required
 from sentcli.io.atomic import WORDS_OF_NO_ROOM, NoRoomError, require_room, room_explained
 from sentcli.io.places import CREDENTIALS, path_behind
 from sentcli.printable import has_user
+from sentcli.stores.record import no_collection
 
 SCHEME = "lance:"
 NEXT = "_sentcli_next"
@@ -219,12 +220,12 @@ def chosen_table(database: Any, address: str, name: str | None) -> str:
     if name is not None:
         if name in names:
             return name
-        raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; it has {_listed(names)}")
+        raise no_collection(address, name, names)
     if len(names) == 1:
         return names[0]
     if not names:
         raise InputError(f"{address} has no collection; sentcli index CORPUS --to {address} makes one")
-    raise InputError(f"{address} has {_listed(names)}: name one with --collection")
+    raise InputError(f"{address} has {', '.join(names)}: name one with --collection")
 
 
 def opened_table(database: Any, address: str, name: str) -> Any:
@@ -241,7 +242,3 @@ def opened_table(database: Any, address: str, name: str) -> Any:
                     raise DataError(title, f"{entry.path} is no regular file; remove it, or copy the table again")
     with lance_errors(title):
         return database.open_table(name)
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "none"

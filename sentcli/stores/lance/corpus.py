@@ -11,19 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentcli.arrays import AnyArray, Int64Array, Vectors
+from sentcli.arrays import AnyArray, Int64Array
 from sentcli.errors import InputError
-from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.rows import Document, by_frequency
-from sentcli.stores.collection_corpus import (
-    CollectionVectors,
-    DatabaseCorpus,
-    FoundRows,
-    numbered,
-    refuse_options_of_files,
-)
+from sentcli.stores.collection_corpus import DatabaseCorpus, FoundRows, refuse_options_of_files
+from sentcli.stores.collection_vectors import NumberedVectors
 from sentcli.stores.lance.filter import brackets, filter_of
 from sentcli.stores.lance.table import LanceCollection
 from sentcli.stores.record import ID, ORDER, TEXTS, texts_of_rows
@@ -48,12 +42,10 @@ class LanceCorpus(DatabaseCorpus):
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield all rows with some columns as tables of Arrow, in the order in which they came."""
-        columns = self.collection.record.columns
-        fields = [columns[name][0] if name in columns else name for name in names]
-        rows = self._in_order
-        for start in range(0, len(rows), _ROWS_AT_A_TIME):
-            part = rows[start : start + _ROWS_AT_A_TIME].tolist()
-            table = self.collection.table_of(part, [*dict.fromkeys([ID, *fields, ORDER])]).sort_by(ORDER)
+        fields = list(map(self.collection.field_of, names))
+        asked = [*dict.fromkeys([ID, *fields, ORDER])]
+        for part in self.collection.taken(self._in_order, asked, _ROWS_AT_A_TIME):
+            table = part.sort_by(ORDER)
             if TEXTS in fields:
                 texts_of_rows(self.collection.title, table[ID].to_pylist(), table[TEXTS].to_pylist())
             yield table.select(fields).rename_columns(list(names))
@@ -82,7 +74,7 @@ class LanceCorpus(DatabaseCorpus):
 
     def counts(self, column: str) -> list[tuple[Any, int]]:
         """Count the rows with each value of a column, the most frequent value first."""
-        name, _ = self.collection.record.columns.get(column, (column, ""))
+        name = self.collection.field_of(column)
         counts: Counter[Any] = Counter()
         for batch in self.collection.scan([name], self.condition):
             for entry in batch[name].value_counts().to_pylist():
@@ -92,73 +84,42 @@ class LanceCorpus(DatabaseCorpus):
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions."""
         collection = self.collection
+        fields = list(map(collection.field_of, collection.document_columns))
         row_ids = [self.keys[position] for position in positions]
-        documents = {}
-        for row in collection.taken(row_ids, [ORDER, *collection.fields]):
-            documents[row[ORDER]] = collection.document(row)
+        documents: dict[int, Document] = {}
+        for table in collection.taken(row_ids, [ORDER, *fields]):
+            columns = [table[field].to_pylist() for field in fields]
+            documents |= zip(table[ORDER].to_pylist(), collection.as_documents(columns), strict=True)
         return documents
 
     def facts(self) -> dict[str, Any]:
         """Return the version."""
         return {"version": self.collection.version}
 
-    def encoded(self) -> Iterator[tuple[Int64Array, list[int], list[str]]]:
-        """Yield the places, the numbers and what was encoded of all rows of the version, some at a time."""
-        context = self.origin.context
-        columns = self.collection.record.columns
-        names = context_columns(context, self.schema)
-        fields = [columns[name][0] for name in names]
-        for batch in self.collection.scan([ID, ORDER, TEXTS, *fields], row_ids=True):
-            ids, texts = batch[ID].to_pylist(), batch[TEXTS].to_pylist()
-            cells = {name: batch[field].to_pylist() for name, field in zip(names, fields, strict=True)}
-            cells[TEXTS] = texts_of_rows(self.collection.title, ids, texts)
-            yield self.collection.orders(batch[ORDER]), batch["_rowid"].to_pylist(), with_contexts(context, cells)
-
-    def chosen(self) -> Int64Array:
-        """Return the places of the rows that meet the condition."""
-        orders = [np.empty(0, np.int64)]
-        for batch in self.collection.scan([ORDER], self.condition):
-            orders.append(self.collection.orders(batch[ORDER]))
-        return np.concatenate(orders)
-
 
 @dataclass(frozen=True)
-class LanceVectors(CollectionVectors):
+class LanceVectors(NumberedVectors):
     """The vectors of a table; a position is that of a row in the order of their numbers."""
 
     collection: LanceCollection
 
     @cached_property
-    def row_ids(self) -> Int64Array:
+    def numbers(self) -> Int64Array:
         """The numbers of all rows, rising ``[rows]``."""
         numbers = [np.empty(0, np.int64)]
         for batch in self.collection.scan([ORDER], row_ids=True):
             numbers.append(batch["_rowid"].to_numpy().astype(np.int64))
         return np.sort(np.concatenate(numbers))
 
-    def __len__(self) -> int:
-        return len(self.row_ids)
-
     def since(self, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield all rows in the order of their numbers, at most `rows` at a time."""
-        numbers = self.row_ids
+        numbers = self.numbers
         for start in range(first, len(numbers), rows):
-            yield self._of(numbers[start : start + rows])
-
-    def of_rising(self, positions: Int64Array) -> Vectors:
-        """Return the rows at positions that rise."""
-        return self._of(self.row_ids[positions])
+            yield self.of_numbers(numbers[start : start + rows])
 
     def positions_of(self, hits: FoundRows) -> Int64Array:
         """Return the positions of rows by their numbers."""
-        return numbered(self.row_ids, hits.keys)
-
-    def _of(self, row_ids: Int64Array) -> Vectors:
-        """Return the vectors of the rows with some numbers, which rise ``[n, dim]``."""
-        vectors = np.empty((len(row_ids), self.dimension), np.float32)
-        for numbers, part in self.collection.vectors(row_ids):
-            vectors[np.searchsorted(row_ids, numbers)] = part
-        return vectors
+        return self.positions_among(hits.keys)
 
 
 @contextmanager
@@ -168,7 +129,5 @@ def open_lance(name: str, options: CorpusOptions, search: SearchOptions) -> Iter
     Raises:
         InputError: if there is none, or an option does not go with it.
     """
-    refuse_options_of_files(name, options)
-    if search.index is not None:
-        raise InputError(f"--index {search.index}: {name} is searched by the index that it has")
+    refuse_options_of_files(name, options, search)
     yield LanceCorpus(LanceCollection.open(name, options.collection, options.at))

@@ -46,12 +46,11 @@ def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
     """Return the filter of one test; a missing value meets none but that of null, as in SQL."""
     name, _ = columns.get(test.column, (test.column, ""))
     field = f"`{name}`"
-    negation = NEGATIONS[test.negated]
     match test.operator:
         case "null":
-            return f"{field} is {negation}null"
+            return f"{field} is {test.negation}null"
         case "like":
-            return f"{field} {negation}like {_literal(test.value, TEXT)}"
+            return f"{field} {test.negation}like {_literal(test.value, TEXT)}"
         case "in" if not test.value:
             return NONE_OF_NOTHING[test.negated].format(field)
         case "in" if test.negated:
@@ -62,8 +61,6 @@ def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
     return f"{field} {test.operator} {_literal(test.value, test.kind)}"
 
 
-NEGATIONS = {False: "", True: "not "}
-"""The word in front of a test that may be negated."""
 NONE_OF_NOTHING = {False: "false", True: "{} is not null"}
 """The test for one of no values, and for none of no values."""
 

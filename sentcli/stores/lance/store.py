@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,7 @@ from sentcli.io.atomic import locked
 from sentcli.io.blocks import Block
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
-from sentcli.stores.collection_corpus import CollectionSearch
-from sentcli.stores.known_rows import KnownRows, text_of
+from sentcli.stores.collection_vectors import CollectionSearch
 from sentcli.stores.lance.client import (
     NEXT,
     TABLE,
@@ -43,10 +42,9 @@ from sentcli.stores.lance.client import (
 )
 from sentcli.stores.lance.corpus import LanceVectors
 from sentcli.stores.lance.filter import with_ids
-from sentcli.stores.lance.index import INDEX_TYPES, index_of
-from sentcli.stores.lance.table import TAKEN_ROWS, LanceCollection, schema_of
+from sentcli.stores.lance.table import INDEX_TYPES, LanceCollection, index_of, schema_of
 from sentcli.stores.lance.waiting import WaitingRows
-from sentcli.stores.record import FIRST_FORMAT, HASH, ID, ORDER, VECTORS, CollectionRecord
+from sentcli.stores.record import FIRST_FORMAT, ID, ORDER, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places, arranged
 from sentcli.stores.staged import StagedRows
 
@@ -126,7 +124,7 @@ class Lance:
         """
         collection = LanceCollection.open(self.address, self.name)
         taken = collection.record.takes(record, collection.title)
-        yield LanceRows(collection.title, collection, taken, KnownRows(collection.known_rows()))
+        yield LanceRows(collection.title, collection, taken)
 
     @property
     def before(self) -> str:
@@ -157,30 +155,27 @@ class Lance:
             connect(self.address, to_write=True).open_table(self.name).tags.delete(BEFORE)
 
 
-@dataclass(frozen=True)
-class LanceRows:
-    """The rows of a table; see `stores.store.RowsThere`."""
+class LanceRows(StagedRows):
+    """The rows of a table; see `stores.store.RowsThere`.
 
-    title: str
-    collection: LanceCollection
-    record: CollectionRecord
-    there: KnownRows
+    Args:
+        title: the address and the name of the table.
+        collection: the table; None if none of its rows stays.
+        record: of the table, with the columns that rows bring into it.
+    """
 
-    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
-        """Return which of some rows are not in the table with this content, by their numbers."""
-        return np.flatnonzero(self.there.lacks(ids, hashes)).tolist()
-
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
-        """Return the vectors that the table has of the texts of some rows."""
-        return _vectors_of(self.collection, self.there, hashes)
+    def __init__(self, title: str, collection: LanceCollection | None, record: CollectionRecord) -> None:
+        super().__init__(collection)
+        self.title, self.collection, self.record = title, collection, record
 
     def ids(self) -> Iterator[Sequence[str]]:
         """Yield the ids of the rows, some at a time."""
-        for batch in self.collection.scan([ID]):
-            yield batch[ID].to_pylist()
+        if self.collection is not None:
+            for batch in self.collection.scan([ID]):
+                yield batch[ID].to_pylist()
 
 
-class LanceStore(StagedRows):
+class LanceStore(LanceRows):
     """A table while rows are written into it; see `stores.store.RowStore`.
 
     Args:
@@ -204,33 +199,21 @@ class LanceStore(StagedRows):
         *,
         overwrite: bool,
     ) -> None:
-        self.place, self.database, self.record, self.index = place, database, record, index
-        self.title = f"{place.address} {place.name}"
+        super().__init__(f"{place.address} {place.name}", None if overwrite else old, record)
+        self.place, self.database, self.index = place, database, index
         self.replaces = overwrite
         self.keeps_before = False
         """Whether the version that is replaced gets the tag `BEFORE`."""
         self.old = old
-        kept = None if overwrite else old
-        self.collection = kept
         self.waiting = WaitingRows(database, place.address, place.name, record)
-        super().__init__(KnownRows([] if kept is None else kept.known_rows()), self.waiting.pairs)
+        self.waiting_pairs = self.waiting.pairs
         may_move = record.format != FIRST_FORMAT  # whose places have no room between them
         self.places = arranged(order, self.there.places, may_move=may_move)
-
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
-        """Return the vectors that the table has of the texts of some rows."""
-        return _vectors_of(self.collection, self.there, hashes)
 
     def write(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> int:
         """Let rows wait; no text is cut."""
         self.waiting.add(block, vectors, hashes)
         return 0
-
-    def ids(self) -> Iterator[Sequence[str]]:
-        """Yield the ids of the rows of the table, some at a time."""
-        if self.collection is not None:
-            for batch in self.collection.scan([ID]):
-                yield batch[ID].to_pylist()
 
     def publish(self) -> None:
         """Bring the rows that wait into the table in one commit, and index and compact it if that is asked for.
@@ -286,8 +269,10 @@ class LanceStore(StagedRows):
     def _tag(self, old: LanceCollection) -> None:
         """Give the version that is replaced the tag `BEFORE`."""
         tags = old.table.tags
-        change = tags.update if BEFORE in tags.list() else tags.create
-        change(BEFORE, old.version)
+        if BEFORE in tags.list():
+            tags.update(BEFORE, old.version)
+        else:
+            tags.create(BEFORE, old.version)
 
     def _merged(self, collection: LanceCollection, changed: Int64Array) -> LanceCollection:
         """Bring changed rows into a table and delete those that are gone, in one commit."""
@@ -360,7 +345,7 @@ class LanceStore(StagedRows):
         self.record = collection.record
         if self.index is None or self.record.recall is not None:
             return None
-        return CollectionSearch(self.record, collection, LanceVectors(collection))
+        return CollectionSearch(collection, LanceVectors(collection))
 
     def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
         """Write into the record what was measured; the number of rows stands in every version."""
@@ -373,19 +358,6 @@ class LanceStore(StagedRows):
         """Return the version that the rows now have."""
         assert self.collection is not None
         return {"version": self.collection.version}
-
-
-def _vectors_of(collection: LanceCollection | None, there: KnownRows, hashes: Sequence[str]) -> dict[str, AnyArray]:
-    """Return the vectors that a table has of the texts of some rows, by the part of their hashes that is the text's."""
-    if collection is None or collection.record.format == FIRST_FORMAT:
-        return {}
-    row_ids = there.keys_of_texts(hashes)
-    found: dict[str, AnyArray] = {}
-    for start in range(0, len(row_ids), TAKEN_ROWS):
-        table = collection.table_of(row_ids[start : start + TAKEN_ROWS], [HASH, VECTORS])
-        vectors = table[VECTORS].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
-        found |= zip(map(text_of, table[HASH].to_pylist()), vectors, strict=True)
-    return found
 
 
 def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:

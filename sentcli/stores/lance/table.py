@@ -7,26 +7,22 @@ version has its own record.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentcli.arrays import Int64Array, Vectors
+from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import types
-from sentcli.search.ann import RESCORED
-from sentcli.search.provenance import Provenance
-from sentcli.search.rows import Document
+from sentcli.search import ann
 from sentcli.stores.collection_corpus import FoundRows, best_found
-from sentcli.stores.known_rows import RowBatch
-from sentcli.stores.lance.client import chosen_table, connect, lance_errors, opened_table, table_names, writing
+from sentcli.stores.database_collection import DatabaseCollection, RowCells
+from sentcli.stores.lance.client import chosen_table, connect, lance_errors, library, opened_table, table_names, writing
 from sentcli.stores.lance.filter import with_ids
-from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, CollectionRecord, texts_of_rows, without_place
+from sentcli.stores.record import HASH, ID, ORDER, TEXTS, VECTORS, CollectionRecord, not_made_here, without_place
 from sentcli.stores.store import REQUEST_HITS, REQUEST_QUERIES
 
 if TYPE_CHECKING:
@@ -39,6 +35,9 @@ TAKEN_ROWS = 1000
 NAMED_VERSIONS = 10
 """How many of the newest versions an error names."""
 
+INDEX_TYPES = {"flat": None, "hnsw": "HnswFlat", "ivf": "IvfFlat", "ivfpq": "IvfPq", "sq8": "IvfSq"}
+"""The names that LanceDB gives the settings of its indexes."""
+
 
 def schema_of(record: CollectionRecord) -> pa.Schema:
     """Return the fields of a table, with its record."""
@@ -46,7 +45,7 @@ def schema_of(record: CollectionRecord) -> pa.Schema:
 
     text = pa.string()
     vector = pa.list_(pa.float32(), record.dimension)
-    metadata = {RECORD_KEY: json.dumps(asdict(record), ensure_ascii=False)}
+    metadata = {RECORD_KEY: record.to_json()}
     fields = [
         pa.field(ID, text),
         pa.field(TEXTS, text),
@@ -59,8 +58,29 @@ def schema_of(record: CollectionRecord) -> pa.Schema:
     return pa.schema(fields)
 
 
+def index_of(record: CollectionRecord, rows: int) -> Any:
+    """Return what LanceDB builds over the vectors of about so many rows, as `ann.recipe` does; None for exact search.
+
+    Raises:
+        InputError: if there are too few rows for the kind.
+        MissingExtraError: if lancedb is not installed.
+    """
+    kind = record.kind
+    name = INDEX_TYPES[kind]
+    if name is None:
+        return None
+    settings: dict[str, Any] = {"distance_type": record.similarity, "num_partitions": ann.clusters_of(rows)}
+    if kind == "hnsw":
+        settings |= {"num_partitions": 1, "m": 32, "ef_construction": 200}
+    if kind == "ivfpq":
+        parts, _ = ann.product_code(rows, record.dimension)
+        settings |= {"num_sub_vectors": parts, "num_bits": 8}
+    config = getattr(library().index, name)
+    return config(**settings)
+
+
 @dataclass(frozen=True)
-class LanceCollection:
+class LanceCollection(DatabaseCollection):
     """One version of a table."""
 
     table: Any
@@ -126,18 +146,13 @@ class LanceCollection:
         if VECTORS in schema.names:
             metadata = schema.field(VECTORS).metadata or {}
         if RECORD_KEY.encode() not in metadata:
-            raise InputError(f"{title} was not made by sentcli index; choose another --collection")
+            raise not_made_here(title)
         record = CollectionRecord.read(metadata[RECORD_KEY.encode()].decode("utf-8", "replace"), title)
         there = {field.name: field.type for field in schema}
         for field in schema_of(record):
             if there.get(field.name) != field.type:
                 raise DataError(title, f"its field {field.name} is not {field.type}, as its record says")
         return cls(table, name, address, record)
-
-    @cached_property
-    def origin(self) -> Provenance:
-        """What the record says about how the vectors were made."""
-        return Provenance.named(self.title, self.record.settings)
 
     def with_columns(self, record: CollectionRecord) -> LanceCollection:
         """Add the columns that a record has besides, without values, and return the collection with that record."""
@@ -152,9 +167,8 @@ class LanceCollection:
     def with_record(self, **changes: Any) -> LanceCollection:
         """Write changes of the record as a new version, and return the collection with them."""
         record = replace(self.record, **changes)
-        text = json.dumps(asdict(record), ensure_ascii=False)
         with writing(self.title):
-            self.table.update_field_metadata({"path": VECTORS, "metadata": {RECORD_KEY: text}})
+            self.table.update_field_metadata({"path": VECTORS, "metadata": {RECORD_KEY: record.to_json()}})
         return replace(self, record=record)
 
     def count(self, condition: str = "") -> int:
@@ -170,17 +184,21 @@ class LanceCollection:
                 query = query.where(condition)
             yield from query.to_batches()
 
-    def table_of(self, row_ids: list[int], fields: Sequence[str]) -> pa.Table:
-        """Return some fields of the rows with these numbers, in no order."""
-        with lance_errors(self.title):
-            return self.table.take_row_ids(row_ids).select(list(fields)).to_arrow()
+    def taken(
+        self, row_ids: Sequence[int] | Int64Array, fields: Sequence[str], rows: int = TAKEN_ROWS
+    ) -> Iterator[pa.Table]:
+        """Yield the rows with these numbers, in no order: some fields, and the numbers as ``_rowid``.
 
-    def taken(self, row_ids: Sequence[int], fields: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield some fields of the rows with these numbers, in no order."""
-        for start in range(0, len(row_ids), TAKEN_ROWS):
+        Args:
+            row_ids: the numbers.
+            fields: the names of the fields.
+            rows: the most rows that are asked for at a time.
+        """
+        numbers = np.asarray(row_ids, np.int64)
+        for start in range(0, len(numbers), rows):
             with lance_errors(self.title):
-                query = self.table.take_row_ids(list(row_ids[start : start + TAKEN_ROWS]))
-                yield from query.select(list(fields)).to_arrow().to_pylist()
+                query = self.table.take_row_ids(numbers[start : start + rows].tolist())
+                yield query.select(list(fields)).with_row_id().to_arrow()
 
     def orders(self, column: Any) -> Int64Array:
         """Return the places of rows, the values of `ORDER` ``[rows]``.
@@ -193,42 +211,30 @@ class LanceCollection:
         orders: Int64Array = column.to_numpy()
         return orders
 
-    def known_rows(self) -> Iterator[RowBatch]:
-        """Yield the ids, the hashes, the places and the numbers of all rows, some at a time."""
-        for batch in self.scan([ID, HASH, ORDER], row_ids=True):
-            ids, hashes = batch[ID].to_pylist(), batch[HASH].to_pylist()
-            yield RowBatch(ids, hashes, self.orders(batch[ORDER]), batch["_rowid"].to_pylist())
+    def cells(self, fields: Sequence[Any], condition: Any = None) -> Iterator[RowCells]:
+        """Yield some fields of all rows that meet a condition of `filter_of`, by their numbers."""
+        for batch in self.scan([*fields, ORDER], condition or "", row_ids=True):
+            columns = [batch[field].to_pylist() for field in fields]
+            yield RowCells(self.orders(batch[ORDER]), batch["_rowid"].to_numpy().tolist(), columns)
 
     def vectors(self, row_ids: Int64Array) -> Iterator[tuple[Int64Array, Vectors]]:
         """Yield the vectors of the rows with some numbers, in no order: their numbers ``[n]`` and ``[n, dim]``."""
-        for start in range(0, len(row_ids), TAKEN_ROWS):
-            with lance_errors(self.title):
-                query = self.table.take_row_ids(row_ids[start : start + TAKEN_ROWS].tolist())
-                table = query.select([VECTORS]).with_row_id().to_arrow()
-            numbers = table["_rowid"].to_numpy().astype(np.int64)
-            flat = table[VECTORS].combine_chunks().flatten().to_numpy()
-            yield numbers, flat.reshape(len(numbers), -1)
+        for table in self.taken(row_ids, [VECTORS]):
+            yield table["_rowid"].to_numpy().astype(np.int64), _as_matrix(table)
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return rows by their ids, of those that are there."""
-        documents = {}
+    def vectors_by_hash(self, keys: Sequence[Any]) -> dict[str, AnyArray]:
+        """Return the vectors of the rows with some numbers, by their row hashes."""
+        found: dict[str, AnyArray] = {}
+        for table in self.taken(keys, [HASH, VECTORS]):
+            found |= zip(table[HASH].to_pylist(), _as_matrix(table), strict=True)
+        return found
+
+    def values_of_ids(self, ids: Sequence[str], columns: Sequence[str]) -> Iterator[list[list[Any]]]:
+        """Yield the values of some columns of the rows with these ids."""
+        fields = list(map(self.field_of, columns))
         for start in range(0, len(ids), TAKEN_ROWS):
-            condition = with_ids(ids[start : start + TAKEN_ROWS])
-            for batch in self.scan(self.fields, condition):
-                for row in batch.to_pylist():
-                    documents[row[ID]] = self.document(row)
-        return documents
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields of a document."""
-        return [ID, TEXTS, *(field for field, _ in self.record.columns.values())]
-
-    def document(self, row: dict[str, Any]) -> Document:
-        """Return a row with its columns by the names that the corpus gave them."""
-        columns = {name: row[field] for name, (field, _) in self.record.columns.items()}
-        (text,) = texts_of_rows(self.title, [row[ID]], [row[TEXTS]])
-        return Document(row[ID], text, columns)
+            for batch in self.scan(fields, with_ids(ids[start : start + TAKEN_ROWS])):
+                yield [batch[field].to_pylist() for field in fields]
 
     def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[FoundRows]:
         """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
@@ -238,14 +244,10 @@ class LanceCollection:
             k: the number of rows.
             condition: one of `filter_of`.
         """
-        found = []
         size = max(min(REQUEST_QUERIES, REQUEST_HITS // k), 1)
-        for start in range(0, len(vectors), size):
-            ask = partial(self._asked, vectors[start : start + size], condition)
-            found += best_found(ask, k)
-        return found
+        return best_found(partial(self._asked, condition), vectors, size, k)
 
-    def _asked(self, vectors: Vectors, condition: str, count: int) -> list[FoundRows]:
+    def _asked(self, condition: str, vectors: Vectors, count: int) -> list[FoundRows]:
         """Return at most `count` rows of each query, in order."""
         record = self.record
         with lance_errors(self.title):
@@ -257,8 +259,8 @@ class LanceCollection:
                 query = query.ef(max(record.efforts["ef"], count))  # a graph finds no more rows than it looks at
             if "nprobe" in record.efforts:
                 query = query.minimum_nprobes(record.efforts["nprobe"]).maximum_nprobes(0)  # more where too few meet it
-            if record.kind in RESCORED:
-                query = query.refine_factor(RESCORED[record.kind])
+            if record.kind in ann.RESCORED:
+                query = query.refine_factor(ann.RESCORED[record.kind])
             table = query.to_arrow()
         numbers = np.zeros(len(table), np.int64)
         if "query_index" in table.column_names:  # of one query there is none
@@ -266,13 +268,13 @@ class LanceCollection:
         orders = self.orders(table[ORDER])
         row_ids = table["_rowid"].to_numpy().astype(np.int64)
         scores = (1 - table["_distance"].to_numpy()).astype(np.float32)
-        by_query = np.argsort(numbers, kind="stable")
-        ends = np.searchsorted(numbers[by_query], np.arange(len(vectors) + 1))
-        lists = []
-        for first, last in pairwise(ends):
-            part = by_query[first:last]
-            lists.append(FoundRows.ranked(orders[part], row_ids[part], scores[part]))
-        return lists
+        return FoundRows.of_queries(numbers, len(vectors), orders, row_ids, scores)
+
+
+def _as_matrix(table: pa.Table) -> Vectors:
+    """Return the vectors in a table ``[rows, dim]``."""
+    vectors: Vectors = table[VECTORS].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+    return vectors
 
 
 def _check_out(table: Any, title: str, version: int) -> None:

@@ -6,27 +6,21 @@ equal similarity are ordered as they came. How its vectors were made stands in i
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from sentcli.arrays import AnyArray, Int64Array, Vectors
-from sentcli.errors import InputError, SentcliError, nearest
+from sentcli.errors import InputError
 from sentcli.io.blocks import Block
-from sentcli.io.column_types import TEXT
-from sentcli.search.provenance import Provenance
-from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import FoundRows, best_found
-from sentcli.stores.known_rows import RowBatch
+from sentcli.stores.database_collection import DatabaseCollection, RowCells
 from sentcli.stores.milvus.client import answering, clear_half_made, is_file
-from sentcli.stores.milvus.rows import after_id, shortened, stored_value, value_of, with_ids
+from sentcli.stores.milvus.rows import after_id, rows_of_size, shortened, stored_value, value_of, with_ids
 from sentcli.stores.milvus.schema import field_of, indexes_of, schema_of
 from sentcli.stores.record import (
     FIRST_FORMAT,
@@ -36,7 +30,8 @@ from sentcli.stores.record import (
     TEXTS,
     VECTORS,
     CollectionRecord,
-    texts_of_rows,
+    no_collection,
+    not_made_here,
     without_place,
 )
 
@@ -56,7 +51,7 @@ REQUEST_BYTES = 2**21
 
 
 @dataclass(frozen=True)
-class MilvusCollection:
+class MilvusCollection(DatabaseCollection):
     """A collection that is there."""
 
     client: Any
@@ -66,14 +61,13 @@ class MilvusCollection:
     places: dict[str, int] = field(default_factory=dict)
     """A place for each id that was met, of a collection of `FIRST_FORMAT`, which keeps none."""
 
+    version: None = None
+    """Milvus keeps no versions."""
+
     @property
     def title(self) -> str:
         """The address and the name, for messages."""
         return f"{self.address} {self.name}"
-
-    @property
-    def version(self) -> None:
-        """None: Milvus keeps no versions."""
 
     @classmethod
     def find(cls, client: Any, address: str, name: str) -> MilvusCollection | None:
@@ -109,20 +103,8 @@ class MilvusCollection:
                 client.rename_collection(old, name)
             description = client.describe_collection(name)
             if RECORD_PROPERTY not in description.get("properties", {}):
-                raise InputError(f"{title} was not made by sentcli index; choose another --collection")
+                raise not_made_here(title)
         return True
-
-    @classmethod
-    def begun(cls, client: Any, address: str, name: str, record: CollectionRecord) -> MilvusCollection | None:
-        """Return what an interrupted run has begun to replace a collection with; with another record it is deleted."""
-        next_name = name + NEXT
-        with suppress(SentcliError):  # it is damaged
-            collection = cls.find(client, address, next_name)
-            if collection is None or collection.record.is_as(record):
-                return collection
-        with answering(f"{address} {name}"):
-            client.drop_collection(next_name)
-        return None
 
     def promote(self, *, keeps_before: bool = False) -> MilvusCollection:
         """Put a finished collection, whose name ends in `NEXT`, in the place of the one that it replaces."""
@@ -142,27 +124,6 @@ class MilvusCollection:
         return replace(self, name=name)
 
     @classmethod
-    def before(cls, client: Any, address: str, name: str) -> MilvusCollection | None:
-        """Return a collection as it is kept from before it was replaced, or None."""
-        if not cls.is_there(client, address, name):
-            return None
-        before = name + BEFORE
-        with answering(f"{address} {name}"):
-            is_kept = client.has_collection(before)
-            if not is_kept and client.has_collection(name + BEING_REPLACED):  # what was going on was killed
-                client.rename_collection(name + BEING_REPLACED, before)
-        return cls.find(client, address, before)
-
-    @classmethod
-    def go_back(cls, client: Any, address: str, name: str) -> None:
-        """Exchange the names of a collection and of the one before; `is_there` and `before` mend what a kill leaves."""
-        with answering(f"{address} {name}"):
-            client.rename_collection(name, name + BEING_REPLACED)
-            client.rename_collection(name + BEFORE, name)
-            client.rename_collection(name + BEING_REPLACED, name + BEFORE)
-            client.load_collection(name)
-
-    @classmethod
     def open(cls, client: Any, address: str, name: str) -> MilvusCollection:
         """Return a collection that is whole.
 
@@ -173,14 +134,13 @@ class MilvusCollection:
         if collection is None:
             with answering(address):
                 names = sorted(client.list_collections())
-            has = "it has none"
-            if names:
-                has = f"it has {', '.join(names)}"
-            raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; {has}")
+            raise no_collection(address, name, names)
         rows = collection.count()
         whole = collection.record.rows
         if rows != whole:
-            number = "an unknown number" if whole is None else f"{whole:,}"
+            number = "an unknown number"
+            if whole is not None:
+                number = f"{whole:,}"
             command = f"sentcli index CORPUS --to {address} --collection {name}"
             raise InputError(
                 f"{collection.title} is unfinished or damaged: it has {rows:,} rows of {number}; the command that made "
@@ -202,7 +162,7 @@ class MilvusCollection:
         clear_half_made(address, name)
         schema = schema_of(client, record)
         indexes = indexes_of(client, record, rows)
-        properties = {RECORD_PROPERTY: json.dumps(asdict(record), ensure_ascii=False)}
+        properties = {RECORD_PROPERTY: record.to_json()}
         with answering(f"{address} {name}"):
             client.create_collection(
                 name, schema=schema, index_params=indexes, properties=properties, consistency_level="Strong"
@@ -213,14 +173,8 @@ class MilvusCollection:
         """Write changes of the record, and return the collection with them."""
         record = replace(self.record, **changes)
         with answering(self.title):
-            properties = {RECORD_PROPERTY: json.dumps(asdict(record), ensure_ascii=False)}
-            self.client.alter_collection_properties(self.name, properties=properties)
+            self.client.alter_collection_properties(self.name, properties={RECORD_PROPERTY: record.to_json()})
         return replace(self, record=record)
-
-    @cached_property
-    def origin(self) -> Provenance:
-        """What the record says about how the vectors were made."""
-        return Provenance.named(self.title, self.record.settings)
 
     def count(self, condition: str = "") -> int:
         """Return the number of rows that meet a condition of `filter_of`."""
@@ -235,29 +189,55 @@ class MilvusCollection:
 
     @property
     def place_fields(self) -> list[str]:
-        """The fields that `place_of` needs besides the id."""
-        return [ORDER] if self.in_order else []
+        """The fields that `places_of` needs besides the id."""
+        if self.in_order:
+            return [ORDER]
+        return []
 
-    def place_of(self, row: Mapping[str, Any]) -> int:
-        """Return the place of a row.
+    def places_of(self, rows: Sequence[Mapping[str, Any]]) -> Int64Array:
+        """Return the places of rows ``[rows]``.
 
         Raises:
-            DataError: if it has none, because another program wrote it.
+            DataError: if one has none, because another program wrote it.
         """
-        if self.in_order:
+        places = []
+        for row in rows:
             place = row.get(ORDER)
+            if not self.in_order:
+                place = self.places.setdefault(row[ID], len(self.places))
             if not isinstance(place, int):
                 raise without_place(self.title)
-            return place
-        return self.places.setdefault(row[ID], len(self.places))
+            places.append(place)
+        return np.array(places, np.int64)
 
-    def known_rows(self) -> Iterator[RowBatch]:
-        """Yield the ids, the hashes and the places of all rows, some at a time."""
-        for batch in self.rows([HASH, *self.place_fields]):
-            ids = list(map(itemgetter(ID), batch))
-            hashes = list(map(itemgetter(HASH), batch))
-            places = np.fromiter(map(self.place_of, batch), np.int64, len(batch))
-            yield RowBatch(ids, hashes, places, ids)
+    def cells(self, fields: Sequence[Any], condition: Any = None) -> Iterator[RowCells]:
+        """Yield some fields of all rows that meet a condition of `filter_of`, by their ids."""
+        for batch in self.rows([*fields, *self.place_fields], condition or ""):
+            columns = []
+            for field_name in fields:
+                columns.append([row.get(field_name) for row in batch])
+            yield RowCells(self.places_of(batch), list(map(itemgetter(ID), batch)), columns)
+
+    def values_of(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[list[Any]]:
+        """Return the values of some columns of rows ``[columns, rows]``."""
+        values = []
+        for column in columns:
+            field_name, kind = self.record.field_of(column)
+            values.append([value_of(row.get(field_name), kind) for row in rows])
+        return values
+
+    def values_of_ids(self, ids: Sequence[str], columns: Sequence[str]) -> Iterator[list[list[Any]]]:
+        """Yield the values of some columns of the rows with these ids."""
+        for rows in self.of_ids(ids, list(map(self.field_of, columns))):
+            yield self.values_of(rows, columns)
+
+    def vectors_by_hash(self, keys: Sequence[Any]) -> dict[str, AnyArray]:
+        """Return the vectors of the rows with some ids, by their row hashes."""
+        found: dict[str, AnyArray] = {}
+        for rows in self.of_ids(keys, [HASH, VECTORS]):
+            for row in rows:
+                found[row[HASH]] = np.array(row[VECTORS], np.float32)
+        return found
 
     def takes(self, record: CollectionRecord) -> CollectionRecord:
         """Return the record of the collection with the columns that rows bring into it.
@@ -314,12 +294,8 @@ class MilvusCollection:
     def move(self, places: Mapping[str, int]) -> None:
         """Give rows other places, which Milvus writes anew for that."""
         fields = [TEXTS, VECTORS, HASH, *(name for name, _ in self.record.columns.values())]
-        ids = list(places)
-        for start in range(0, len(ids), REQUEST_ROWS):
-            rows = []
-            for row in self.fields(ids[start : start + REQUEST_ROWS], fields):
-                rows.append({**row, ORDER: places[row[ID]]})
-            self._send(rows)
+        for rows in self.of_ids(list(places), fields):
+            self._send([{**row, ORDER: places[row[ID]]} for row in rows])
 
     def _send(self, rows: Sequence[dict[str, Any]]) -> None:
         for start in range(0, len(rows), REQUEST_ROWS):
@@ -339,6 +315,7 @@ class MilvusCollection:
         The client's own iterator writes the last id into its filter as it is, so that a quote or the end of a line in
         an id breaks it.
         """
+        asked = list(dict.fromkeys([ID, *fields]))
         remaining = condition
         limit = REQUEST_ROWS
         while True:
@@ -346,7 +323,7 @@ class MilvusCollection:
                 answer = self.client.query(
                     self.name,
                     filter=remaining,
-                    output_fields=[ID, *fields],
+                    output_fields=asked,
                     limit=limit,
                     iterator="True",
                     reduce_stop_for_best=True,
@@ -355,25 +332,10 @@ class MilvusCollection:
             if not batch:
                 return
             yield batch
-            limit = _rows_of(REQUEST_BYTES, batch)
+            limit = rows_of_size(REQUEST_BYTES, batch, REQUEST_ROWS, MOST_ANSWER_ROWS)
             remaining = after_id(batch[-1][ID])
             if condition:
                 remaining += f" and ({condition})"
-
-    def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
-        """Count the rows that meet a condition with each value of a column, the most frequent value first."""
-        field_name = column
-        kind = TEXT  # of ids and texts
-        columns = self.record.columns
-        if column in columns:
-            field_name, kind = columns[column]
-        counts: Counter[Any] = Counter()
-        for batch in self.rows([field_name], condition):
-            counts.update(row.get(field_name) for row in batch)
-        values = []
-        for value, count in by_frequency(counts):
-            values.append((value_of(value, kind), count))
-        return values
 
     def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[FoundRows]:
         """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
@@ -383,13 +345,9 @@ class MilvusCollection:
             k: the number of rows.
             condition: one of `filter_of`.
         """
-        found = []
-        for start in range(0, len(vectors), REQUEST_ROWS):
-            ask = partial(self._asked, list(vectors[start : start + REQUEST_ROWS]), condition)
-            found += best_found(ask, k, MOST_ANSWER_ROWS)
-        return found
+        return best_found(partial(self._asked, condition), vectors, REQUEST_ROWS, k, MOST_ANSWER_ROWS)
 
-    def _asked(self, vectors: list[Any], condition: str, count: int) -> list[FoundRows]:
+    def _asked(self, condition: str, vectors: Vectors, count: int) -> list[FoundRows]:
         """Return at most `count` rows of each query, in order."""
         efforts = dict(self.record.efforts)
         if "ef" in efforts:
@@ -397,7 +355,7 @@ class MilvusCollection:
         with answering(self.title):
             answer = self.client.search(
                 self.name,
-                vectors,
+                list(vectors),
                 anns_field=VECTORS,
                 limit=count,
                 filter=condition,
@@ -407,54 +365,22 @@ class MilvusCollection:
         lists = []
         for hits in answer:
             rows = list(map(itemgetter("entity"), hits))
-            places = np.fromiter(map(self.place_of, rows), np.int64, len(rows))
             scores = np.array(list(map(itemgetter("distance"), hits)), np.float32)
             keys = np.array(list(map(itemgetter(ID), rows)), object)
-            lists.append(FoundRows.ranked(places, keys, scores))
+            lists.append(FoundRows.ranked(self.places_of(rows), keys, scores))
         return lists
 
-    def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield some fields of the rows with these ids that are there."""
+    def of_ids(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+        """Yield some fields of the rows with these ids that are there, some rows at a time."""
+        asked = list(dict.fromkeys([ID, *fields]))
         for start in range(0, len(ids), REQUEST_ROWS):
             with answering(self.title):
                 chosen = with_ids(ids[start : start + REQUEST_ROWS])
-                rows = self.client.query(self.name, filter=chosen, output_fields=[ID, *names])
-            yield from rows
-
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return rows by their ids."""
-        fields_of_columns = self.record.columns
-        fields = [field_name for field_name, _ in fields_of_columns.values()]
-        documents = {}
-        for row in self.fields(ids, [TEXTS, *fields]):
-            columns = {}
-            for name, (field_name, kind) in fields_of_columns.items():
-                columns[name] = value_of(row.get(field_name), kind)
-            key = row[ID]
-            (text,) = texts_of_rows(self.title, [key], [row.get(TEXTS)])
-            documents[key] = Document(key, text, columns)
-        return documents
+                rows = list(self.client.query(self.name, filter=chosen, output_fields=asked))
+            yield rows
 
     def flush(self) -> None:
         """Wait until all rows are on disk and in the index."""
         with answering(self.title):
             self.client.flush(self.name)
             self.client.load_collection(self.name)
-
-
-def _rows_of(size: int, batch: Sequence[dict[str, Any]]) -> int:
-    """Return how many rows like those of a batch have about so many bytes, within what Milvus allows."""
-    batch_bytes = max(sum(map(_bytes_of, batch)), 1)
-    rows = size * len(batch) // batch_bytes
-    return min(MOST_ANSWER_ROWS, max(REQUEST_ROWS, rows))
-
-
-def _bytes_of(row: dict[str, Any]) -> int:
-    """Return about how many bytes a row has: 4 for a letter or a component, and 8 for any other value."""
-    size = 0
-    for value in row.values():
-        if isinstance(value, str | list):
-            size += 4 * len(value)
-        else:
-            size += 8
-    return size

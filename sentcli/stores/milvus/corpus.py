@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,19 +14,14 @@ import numpy as np
 
 from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import InputError
-from sentcli.io.column_types import TEXT
 from sentcli.io.writers import arrow_column
-from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
-from sentcli.stores.collection_corpus import (
-    CollectionVectors,
-    DatabaseCorpus,
-    FoundRows,
-    refuse_options_of_files,
-)
+from sentcli.search.rows import by_frequency
+from sentcli.stores.collection_corpus import DatabaseCorpus, FoundRows, refuse_options_of_files
+from sentcli.stores.collection_vectors import CollectionVectors
 from sentcli.stores.milvus.client import connect
-from sentcli.stores.milvus.collection import REQUEST_ROWS, MilvusCollection
+from sentcli.stores.milvus.collection import MOST_ANSWER_ROWS, MilvusCollection
 from sentcli.stores.milvus.rows import filter_of, value_of
 from sentcli.stores.record import ID, TEXTS, VECTORS, texts_of_rows
 
@@ -40,7 +36,7 @@ class MilvusCorpus(DatabaseCorpus):
     collection: MilvusCollection
     condition: str = ""
     """A filter of Milvus; empty stands for all rows."""
-    max_top_k: int = 16_384
+    max_top_k: int = MOST_ANSWER_ROWS
     """Milvus returns at most so many hits for a query."""
 
     @property
@@ -52,16 +48,14 @@ class MilvusCorpus(DatabaseCorpus):
         """Yield all rows with some columns as tables of Arrow, in the order in which they came where that is known."""
         import pyarrow as pa
 
-        record = self.collection.record
+        collection = self.collection
         schema = self.schema
-        fields = {name: record.columns.get(name, (name, TEXT)) for name in names}
-        asked = [field_name for field_name, _ in fields.values() if field_name != ID]
-        for batch in self._batches(asked):
-            if TEXTS in asked:
-                texts_of_rows(self.collection.title, [row[ID] for row in batch], [row.get(TEXTS) for row in batch])
+        fields = list(map(collection.field_of, names))
+        for batch in self._batches(fields):
+            if TEXTS in fields:
+                texts_of_rows(collection.title, [row[ID] for row in batch], [row.get(TEXTS) for row in batch])
             columns = {}
-            for name, (field_name, kind) in fields.items():
-                values = [value_of(row.get(field_name), kind) for row in batch]
+            for name, values in zip(names, collection.values_of(batch, names), strict=True):
                 columns[name] = arrow_column(values, schema[name])
             yield pa.table(columns)
 
@@ -73,10 +67,9 @@ class MilvusCorpus(DatabaseCorpus):
             return
         places: dict[str, int] = {}
         for batch in collection.rows(collection.place_fields, self.condition):
-            places |= zip(map(itemgetter(ID), batch), map(collection.place_of, batch), strict=True)
+            places |= zip(map(itemgetter(ID), batch), collection.places_of(batch).tolist(), strict=True)
         ids = sorted(places, key=places.__getitem__)
-        for start in range(0, len(ids), REQUEST_ROWS):
-            rows = list(collection.fields(ids[start : start + REQUEST_ROWS], fields))
+        for rows in collection.of_ids(ids, fields):
             yield sorted(rows, key=lambda row: places[row[ID]])
 
     def select(self, condition: Condition) -> MilvusCorpus:
@@ -88,32 +81,14 @@ class MilvusCorpus(DatabaseCorpus):
 
     def counts(self, column: str) -> list[tuple[Any, int]]:
         """Count the rows with each value of a column, the most frequent value first."""
-        return self.collection.counted(column, self.condition)
-
-    def encoded(self) -> Iterator[tuple[Int64Array, list[str], list[str]]]:
-        """Yield the places, the ids and what was encoded of all rows, some at a time."""
-        collection = self.collection
-        context = self.origin.context
-        columns = collection.record.columns
-        names = context_columns(context, self.schema)
-        fields = {TEXTS: TEXTS}
-        for name in names:
-            fields[name] = columns[name][0]
-        for batch in collection.rows([*fields.values(), *collection.place_fields]):
-            cells = {}
-            for name, field_name in fields.items():
-                cells[name] = [row.get(field_name) for row in batch]
-            ids = list(map(itemgetter(ID), batch))
-            texts = texts_of_rows(collection.title, ids, cells[TEXTS])
-            places = np.fromiter(map(collection.place_of, batch), np.int64, len(batch))
-            yield places, ids, with_contexts(context, {**cells, TEXTS: texts})
-
-    def chosen(self) -> Int64Array:
-        """Return the places of the rows that meet the condition."""
-        places: list[int] = []
-        for batch in self.collection.rows(self.collection.place_fields, self.condition):
-            places += map(self.collection.place_of, batch)
-        return np.array(places, np.int64)
+        field_name, kind = self.collection.record.field_of(column)
+        counts: Counter[Any] = Counter()
+        for batch in self.collection.rows([field_name], self.condition):
+            counts.update(row.get(field_name) for row in batch)
+        values = []
+        for value, count in by_frequency(counts):
+            values.append((value_of(value, kind), count))
+        return values
 
 
 @dataclass(frozen=True)
@@ -154,8 +129,9 @@ class MilvusVectors(CollectionVectors):
         taken = self.taken
         ids = [self._ids[position] for position in positions]
         missing = [key for key in ids if key not in taken]
-        for row in self.collection.fields(missing, [VECTORS]):
-            taken[row[ID]] = row[VECTORS]
+        for rows in self.collection.of_ids(missing, [VECTORS]):
+            for row in rows:
+                taken[row[ID]] = row[VECTORS]
         vectors = np.empty((len(ids), self.dimension), np.float32)
         for place, key in enumerate(ids):
             vectors[place] = taken[key]
@@ -172,7 +148,7 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
     if options.collection is None:
         raise InputError("--corpus milvus:URI needs --collection NAME")
     refuse_version(name, options)
-    refuse_options_of_files(name, options)
+    refuse_options_of_files(name, options, search)
     if (search.top_k or 0) > MilvusCorpus.max_top_k:
         raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.max_top_k:,}")
     with connect(name) as client:

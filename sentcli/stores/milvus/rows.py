@@ -83,32 +83,34 @@ def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
         name = columns[name][0]
     kind = test.kind
     value = test.value
-    negated = test.negated
     always = name in (ID, TEXTS)  # Milvus has a value for each row
-    within = "not in" if negated else "in"
     match test.operator:
         case "null" if always:
-            return f"{ID} {within} []"
+            return f"{ID} {test.negation}in []"
         case "null":
-            null = "not null" if negated else "null"
-            return f"{name} is {null}"
+            return f"{name} is {test.negation}null"
         case "in":
             values = ", ".join(_literal(one, kind) for one in value)
-            condition = f"{name} {within} [{values}]"
+            condition = f"{name} {test.negation}in [{values}]"
             if kind == "float" and 0 in value:  # == knows that -0.0 is 0.0
-                zero = f"and {name} != 0.0" if negated else f"or {name} == 0.0"
+                zero = f"or {name} == 0.0"
+                if test.negated:
+                    zero = f"and {name} != 0.0"
                 condition = f"({condition} {zero})"
         case "like":
             condition = f"{name} like {_literal(value, TEXT)}"
-            if negated:
+            if test.negated:
                 condition = f"not ({condition})"
         case _:
-            comparison = "==" if test.operator == "=" else test.operator
-            literal = _literal(value, kind)
-            condition = f"{name} {comparison} {literal}"
+            comparison = _OPERATORS.get(test.operator, test.operator)
+            condition = f"{name} {comparison} {_literal(value, kind)}"
     if always:
         return f"({condition})"
     return f"({name} is not null and {condition})"
+
+
+_OPERATORS = {"=": "=="}
+"""The operator that Milvus writes otherwise than SQL does."""
 
 
 def with_ids(ids: Sequence[str]) -> str:
@@ -132,3 +134,21 @@ def _literal(value: Any, kind: str) -> str:
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 """The escapes of a text in an expression of Milvus, which knows no ``\\u0001`` as JSON does."""
+
+
+def rows_of_size(size: int, batch: Sequence[dict[str, Any]], least: int, most: int) -> int:
+    """Return how many rows like those of a batch have about so many bytes, within bounds."""
+    batch_bytes = max(sum(map(_bytes_of, batch)), 1)
+    rows = size * len(batch) // batch_bytes
+    return min(most, max(least, rows))
+
+
+def _bytes_of(row: dict[str, Any]) -> int:
+    """Return about how many bytes a row has: 4 for a letter or a component, and 8 for any other value."""
+    size = 0
+    for value in row.values():
+        if isinstance(value, str | list):
+            size += 4 * len(value)
+        else:
+            size += 8
+    return size

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from sentcli.arrays import AnyArray
 from sentcli.bounds import one_of
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.blocks import Block
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
-from sentcli.stores.collection_corpus import CollectionSearch
-from sentcli.stores.known_rows import KnownRows, text_of
+from sentcli.stores.collection_vectors import CollectionSearch
 from sentcli.stores.milvus.client import SCHEME, answering, connect, is_file, require_room_in
-from sentcli.stores.milvus.collection import BEFORE, NEXT, MilvusCollection
+from sentcli.stores.milvus.collection import BEFORE, BEING_REPLACED, NEXT, MilvusCollection
 from sentcli.stores.milvus.corpus import MilvusVectors
 from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
 from sentcli.stores.milvus.schema import INDEX_TYPES, NOT_IN_A_FILE
-from sentcli.stores.record import FIRST_FORMAT, HASH, ID, VECTORS, CollectionRecord
+from sentcli.stores.record import CollectionRecord
 from sentcli.stores.row_places import EMPTY, Places, arranged
+from sentcli.stores.staged import ComparedRows
 
 
 class Milvus:
@@ -84,14 +82,27 @@ class Milvus:
 
     def before_record(self) -> CollectionRecord | None:
         """Return the record of the collection before, if there is one."""
-        with connect(self.address) as client:
-            before = MilvusCollection.before(client, self.address, self.name)
-        return None if before is None else before.record
+        address, name = self.address, self.name
+        with connect(address) as client:
+            if not MilvusCollection.is_there(client, address, name):
+                return None
+            with answering(f"{address} {name}"):
+                is_kept = client.has_collection(name + BEFORE)
+                if not is_kept and client.has_collection(name + BEING_REPLACED):  # what was going on was killed
+                    client.rename_collection(name + BEING_REPLACED, name + BEFORE)
+            before = MilvusCollection.find(client, address, name + BEFORE)
+        if before is None:
+            return None
+        return before.record
 
     def go_back(self) -> None:
-        """Exchange the collection with the one before."""
-        with connect(self.address, to_write=True) as client:
-            MilvusCollection.go_back(client, self.address, self.name)
+        """Exchange the collection with the one before; `before_record` mends what a kill leaves."""
+        name = self.name
+        with connect(self.address, to_write=True) as client, answering(f"{self.address} {name}"):
+            client.rename_collection(name, name + BEING_REPLACED)
+            client.rename_collection(name + BEFORE, name)
+            client.rename_collection(name + BEING_REPLACED, name + BEFORE)
+            client.load_collection(name)
 
     def drop_before(self) -> None:
         """Delete the collection before."""
@@ -106,8 +117,8 @@ class Milvus:
         """
         address, name = self.address, self.name
         if replaces:
-            whole = record.of_collection()
-            collection, name = MilvusCollection.begun(client, address, name, whole), name + NEXT
+            name += NEXT
+            collection = self._replacing(client, record.of_collection())
         else:
             collection = MilvusCollection.find(client, address, name)
         if collection is None:
@@ -115,14 +126,25 @@ class Milvus:
             return MilvusCollection.create(client, address, name, record.of_collection(), rows)
         return collection.with_columns(collection.takes(record))
 
+    def _replacing(self, client: Any, record: CollectionRecord) -> MilvusCollection | None:
+        """Return what an interrupted run has begun to replace it with; with another record it is deleted."""
+        name = self.name + NEXT
+        with suppress(SentcliError):  # it is damaged
+            collection = MilvusCollection.find(client, self.address, name)
+            if collection is None or collection.record.is_as(record):
+                return collection
+        with answering(f"{self.address} {self.name}"):
+            client.drop_collection(name)
+        return None
 
-class MilvusStore:
+
+class MilvusStore(ComparedRows):
     """A collection while rows are written into it; see `stores.store.RowStore`."""
 
     def __init__(self, collection: MilvusCollection, order: Places, *, replaces: bool) -> None:
+        super().__init__(collection)
         self.collection = collection
         self.replaces = replaces
-        self.there = KnownRows(collection.known_rows())
         self.places = arranged(order, self.there.places)
 
     @property
@@ -141,20 +163,6 @@ class MilvusStore:
         """What the collection says about itself."""
         return self.collection.record
 
-    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
-        """Return which of some rows are not there with this content, by their numbers."""
-        return np.flatnonzero(self.there.lacks(ids, hashes)).tolist()
-
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
-        """Return the vectors that the collection has of the texts of some rows."""
-        if self.record.format == FIRST_FORMAT:
-            return {}
-        ids = self.there.keys_of_texts(hashes)
-        found: dict[str, AnyArray] = {}
-        for row in self.collection.fields(ids, [HASH, VECTORS]):
-            found[text_of(row[HASH])] = np.array(row[VECTORS], np.float32)
-        return found
-
     def write(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> int:
         """Write rows, and return how many of their texts were cut."""
         return self._changing().upsert(block, vectors, hashes, self.places.of_ids(block.ids))
@@ -162,11 +170,6 @@ class MilvusStore:
     def count(self) -> int:
         """Return the number of rows."""
         return self.collection.count()
-
-    def ids(self) -> Iterator[Sequence[str]]:
-        """Yield the ids of the rows, some at a time."""
-        for batch in self.collection.rows([]):
-            yield [row[ID] for row in batch]
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows."""
@@ -191,7 +194,7 @@ class MilvusStore:
         record = collection.record
         if record.kind == "flat" or (record.recall is not None and not changed):
             return None
-        return CollectionSearch(record, collection, MilvusVectors(collection))
+        return CollectionSearch(collection, MilvusVectors(collection))
 
     def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
         """Write the record, by which the collection is whole."""
@@ -199,7 +202,3 @@ class MilvusStore:
         if recall is not None:
             changes |= self.record.measured(recall)
         self.collection = self.collection.with_record(**changes)
-
-    def facts(self) -> dict[str, Any]:
-        """Return nothing more than counts and recall."""
-        return {}

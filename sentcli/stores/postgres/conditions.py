@@ -30,7 +30,7 @@ def sql_of(tree: Tree, expression: Callable[[str], Composable]) -> Composed:
 
 def _test(test: Test, value: Composable) -> Composed:
     """Return one test of a value; a missing one meets none but that of null, as in SQL."""
-    negation = SQL("not ") if test.negated else SQL("")
+    negation = SQL(test.negation)
     if test.kind == "float":  # NaN is a missing value, too
         value = SQL("nullif({}, 'NaN')").format(value)
     match test.operator:

@@ -12,25 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli.arrays import AnyArray, Int64Array, Vectors
-from sentcli.errors import InputError
 from sentcli.io.writers import arrow_column
-from sentcli.model.passages import context_columns, with_contexts
 from sentcli.search.conditions import Condition
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.provenance import COMPARED_ROWS
 from sentcli.search.rows import by_frequency
-from sentcli.stores.collection_corpus import (
-    CollectionSearch,
-    CollectionVectors,
-    DatabaseCorpus,
-    FoundRows,
-    numbered,
-    refuse_options_of_files,
-)
+from sentcli.stores.collection_corpus import DatabaseCorpus, FoundRows, refuse_options_of_files
+from sentcli.stores.collection_vectors import CollectionSearch, NumberedVectors
 from sentcli.stores.postgres.client import SQL, TABLE, TableName, connect
 from sentcli.stores.postgres.found import found_table
 from sentcli.stores.postgres.table import PostgresTable
-from sentcli.stores.record import ID, TEXTS, VECTORS
+from sentcli.stores.record import ID, VECTORS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +44,7 @@ class PostgresCorpus(DatabaseCorpus):
         import pyarrow as pa
 
         schema = self.schema
-        values = [*map(self.collection.expression, names), self.collection.fields.place]
+        values = [*map(self.collection.field_of, names), self.collection.fields.place]
         with connect(self.collection.address) as connection:
             read = replace(self.collection, connection=connection)
             for *columns, _ in read.scan(values, self.condition, f"ORDER BY {len(values)}"):
@@ -68,7 +60,7 @@ class PostgresCorpus(DatabaseCorpus):
     def counts(self, column: str) -> list[tuple[Any, int]]:
         """Count the rows with each value of a column, the most frequent value first."""
         counts: Counter[Any] = Counter()
-        value = self.collection.expression(column)
+        value = self.collection.field_of(column)
         for values, numbers in self.collection.scan([value, SQL("count(*)")], self.condition, "GROUP BY 1"):
             counts |= Counter(dict(zip(values, numbers, strict=True)))
         return by_frequency(counts)
@@ -82,16 +74,6 @@ class PostgresCorpus(DatabaseCorpus):
             texts, vectors = self.some_rows(COMPARED_ROWS)
             self.origin.check_texts(texts, vectors, encoder, protocol["document_prompt"])
         return prepared, protocol
-
-    def encoded(self, behind: str = "") -> Iterator[tuple[Int64Array, list[str], list[str]]]:
-        """Yield the places, the ids and what was encoded of all rows, some at a time."""
-        context = self.origin.context
-        names = [TEXTS, *context_columns(context, self.schema)]
-        values = [self.collection.fields.place, *map(self.collection.expression, [ID, *names])]
-        for places, ids, *columns in self.collection.scan(values, None, behind):
-            cells = dict(zip(names, map(list, columns), strict=True))
-            texts = with_contexts(context, cells)
-            yield np.array(places, np.int64), list(ids), texts
 
     def chosen(self) -> Int64Array:
         """Return the places of the rows that meet the condition."""
@@ -111,45 +93,34 @@ class PostgresCorpus(DatabaseCorpus):
             return None
         table.connection.execute("SET enable_seqscan = off")  # of few rows the index would not be searched
         efforts = table.record.efforts or table.present_effort()
-        return PostgresSearch(replace(table.record, efforts=efforts), table, PostgresVectors(table))
+        return PostgresSearch(replace(table, record=replace(table.record, efforts=efforts)), PostgresVectors(table))
 
     def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
         """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
-        (_, ids, texts), *_ = self.encoded(f"LIMIT {count}")
+        (_, ids, texts), *_ = self.encoded(behind=f"LIMIT {count}")
         by_id = self.collection.vectors_of(ids, self.collection.id_text)
         return texts, np.stack([by_id[key] for key in ids])
 
 
 @dataclass(frozen=True)
-class PostgresVectors(CollectionVectors):
+class PostgresVectors(NumberedVectors):
     """The vectors of a table; a position is the number of a row in the order of the places."""
 
     collection: PostgresTable
 
     @cached_property
-    def places(self) -> Int64Array:
+    def numbers(self) -> Int64Array:
         """The places of all rows, rising ``[rows]``."""
         return np.sort(PostgresCorpus(self.collection).chosen())
-
-    def __len__(self) -> int:
-        return len(self.places)
 
     def since(self, first: int, rows: int) -> Iterator[AnyArray]:
         """Yield all rows in the order of their places, as many at a time as PostgreSQL sends; see `Comparable`."""
         for _, vectors in self.collection.stream(None, "ORDER BY 1"):
             yield vectors
 
-    def of_rising(self, positions: Int64Array) -> Vectors:
-        """Return the rows at positions that rise."""
-        wanted = self.places[positions]
-        vectors = np.zeros((len(wanted), self.dimension), np.float32)
-        for places, part in self.collection.stream(self.collection.at(wanted)):
-            vectors[np.searchsorted(wanted, places)] = part
-        return vectors
-
     def positions_of(self, hits: FoundRows) -> Int64Array:
         """Return the positions of rows by their places."""
-        return numbered(self.places, hits.places)
+        return self.positions_among(hits.places)
 
 
 class PostgresSearch(CollectionSearch):
@@ -159,7 +130,9 @@ class PostgresSearch(CollectionSearch):
     def efforts_to_try(self) -> list[dict[str, int]]:
         """The search parameters with which the index is measured, the one that it has first."""
         others = super().efforts_to_try
-        return [self.record.efforts, *others] if self.record.efforts else others
+        if not self.record.efforts:
+            return others
+        return [self.record.efforts, *others]
 
 
 @contextmanager
@@ -170,9 +143,7 @@ def open_postgres(name: str, options: CorpusOptions, search: SearchOptions) -> I
         InputError: if there is none, or an option does not go with it.
     """
     refuse_version(name, options)
-    refuse_options_of_files(name, options, ["texts", "rescore"])
-    if search.index is not None:
-        raise InputError(f"--index {search.index}: {name} is searched by the index that it has")
+    refuse_options_of_files(name, options, search, ["texts", "rescore"])
     place = TableName.parse(options.collection or TABLE)
     with connect(name) as connection:
         if options.vector_field is None and options.id_field is None:

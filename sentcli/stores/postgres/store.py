@@ -21,7 +21,7 @@ from sentcli.io.blocks import Block
 from sentcli.search.ann import clusters_of
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
-from sentcli.stores.known_rows import KnownRows, pair_hashes, text_of, within
+from sentcli.stores.known_rows import KnownRows, pair_hashes, within
 from sentcli.stores.postgres.client import (
     BEFORE,
     NEXT,
@@ -39,7 +39,7 @@ from sentcli.stores.postgres.corpus import PostgresCorpus
 from sentcli.stores.postgres.found import indexes_of
 from sentcli.stores.postgres.stage import append, create, delete, move, types_of
 from sentcli.stores.postgres.table import INDEX_METHODS, MOST_DIMENSIONS, OPERATOR_CLASSES, Fields, PostgresTable
-from sentcli.stores.record import HASH, ID, VECTORS, CollectionRecord
+from sentcli.stores.record import ID, VECTORS, CollectionRecord
 from sentcli.stores.row_places import Places, arranged
 from sentcli.stores.staged import StagedRows
 
@@ -133,7 +133,9 @@ class Postgres:
         """Return the record of the table before, if there is one."""
         with connect(self.address) as connection:
             before = self._find(connection, self.place.beside(BEFORE))
-            return None if before is None else before.record
+            if before is None:
+                return None
+            return before.record
 
     def go_back(self) -> None:
         """Exchange the table with the one before."""
@@ -181,7 +183,7 @@ class PostgresStore(StagedRows):
         self.kept = None if overwrite else old
         """The table whose rows stay, if there is one."""
         self.table = PostgresTable(connection, database.address, database.place, record, Fields.of(record))
-        super().__init__(KnownRows([] if self.kept is None else self.kept.known_rows()))
+        super().__init__(self.kept)
         self.waiting = KnownRows([])
         """The rows that an earlier command left in the table beside."""
         self.stage = replace(self.table, place=database.place.beside(NEXT))
@@ -196,13 +198,6 @@ class PostgresStore(StagedRows):
             elif earlier is not None:
                 self.stage.execute("DROP TABLE {}")
 
-    def vectors_of(self, hashes: Sequence[str]) -> dict[str, AnyArray]:
-        """Return the vectors that the table has of the texts of some rows."""
-        if self.kept is None:
-            return {}
-        by_hash = self.kept.vectors_of(self.there.keys_of_texts(hashes), Identifier(HASH))
-        return {text_of(row_hash): vector for row_hash, vector in by_hash.items()}
-
     def write(self, block: Block, vectors: AnyArray, hashes: Sequence[str]) -> int:
         """Let rows wait; no text is cut."""
         with answering(self.title), self.table.connection.transaction():
@@ -216,10 +211,6 @@ class PostgresStore(StagedRows):
         if not self.is_staged:
             create(self.stage)
             self.is_staged = True
-
-    def ids(self) -> Iterator[Sequence[str]]:
-        """Yield the ids of the rows of the table."""
-        yield self.there.keys
 
     def publish(self) -> None:
         """Make the rows that wait the rows of the table in one transaction, and index them."""
@@ -306,10 +297,6 @@ class PostgresStore(StagedRows):
         """Write into the record what was measured."""
         if recall is not None:
             self.record = self.table.with_record(**self.record.measured(recall)).record
-
-    def facts(self) -> dict[str, Any]:
-        """Return nothing more than counts and recall."""
-        return {}
 
 
 def rename(connection: Connection, place: TableName, name: str) -> None:

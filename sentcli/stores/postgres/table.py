@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.arrays import Int64Array, Vectors
+from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.conditions import Tree
 from sentcli.search.exact import TopK
-from sentcli.search.provenance import Provenance
-from sentcli.search.rows import Document
-from sentcli.stores.collection_corpus import EFFORT, FoundRows, best_found
+from sentcli.stores.collection_corpus import FoundRows, best_found
+from sentcli.stores.collection_vectors import EFFORT
+from sentcli.stores.database_collection import DatabaseCollection, RowCells
 from sentcli.stores.known_rows import RowBatch
 from sentcli.stores.postgres.client import (
     SQL,
@@ -97,7 +97,7 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class PostgresTable:
+class PostgresTable(DatabaseCollection):
     """A table, and what it says about itself."""
 
     connection: Connection
@@ -133,11 +133,6 @@ class PostgresTable:
         return str(self.place)
 
     @cached_property
-    def origin(self) -> Provenance:
-        """What the record says about how the vectors were made."""
-        return Provenance.named(self.title, self.record.settings)
-
-    @cached_property
     def id_text(self) -> Composed:
         """The ids as texts."""
         return SQL("{}::text").format(self.fields.id)
@@ -147,7 +142,7 @@ class PostgresTable:
         """The vectors in single precision."""
         return SQL("{}::vector").format(self.fields.vector)
 
-    def expression(self, column: str) -> Composable:
+    def field_of(self, column: str) -> Composable:
         """Return the value of a column as the type that it has in the record."""
         if column == ID:
             return self.id_text
@@ -158,8 +153,10 @@ class PostgresTable:
 
     def condition_of(self, tree: Tree, other: Composable | None = None) -> Composable:
         """Return a condition on columns as SQL, which rows have to meet besides another one."""
-        condition = sql_of(tree, self.expression)
-        return condition if other is None else SQL("{} AND {}").format(other, condition)
+        condition = sql_of(tree, self.field_of)
+        if other is None:
+            return condition
+        return SQL("{} AND {}").format(other, condition)
 
     def at(self, places: Int64Array) -> Composable:
         """Return the condition of the rows at some places."""
@@ -190,31 +187,39 @@ class PostgresTable:
 
     def known_rows(self) -> Iterator[RowBatch]:
         """Yield the ids, the hashes and the places of all rows, some at a time."""
-        for ids, hashes, places in self.scan([self.id_text, Identifier(HASH), self.fields.place], None):
-            yield RowBatch(ids, hashes, np.array(places, np.int64), ids)
+        for places, ids, (hashes,) in self.cells([Identifier(HASH)]):
+            yield RowBatch(ids, hashes, places, ids)
+
+    def cells(self, fields: Sequence[Any], condition: Any = None, behind: str = "") -> Iterator[RowCells]:
+        """Yield the values of some expressions in all rows that meet a condition, by their ids."""
+        values = [self.fields.place, self.id_text, *fields]
+        for places, ids, *columns in self.scan(values, condition, behind):
+            yield RowCells(np.array(places, np.int64), list(ids), list(map(list, columns)))
 
     def with_ids(self, ids: Sequence[str]) -> Composed:
         """Return the condition of the rows that have one of some ids."""
         as_type = SQL(self.fields.id_type)
         return SQL("{} = ANY({}::text[]::{}[])").format(self.fields.id, Literal(list(ids)), as_type)
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return rows by their ids, of those that are there."""
-        names = list(self.record.columns)
-        values = [self.expression(name) for name in (ID, TEXTS, *names)]
-        documents = {}
+    def values_of_ids(self, ids: Sequence[str], columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the values of some columns of the rows with these ids."""
         storable = [key for key in ids if "\0" not in key]
-        for columns in self.scan(values, self.with_ids(storable)):
-            for key, text, *cells in zip(*columns, strict=True):
-                documents[key] = Document(key, text, dict(zip(names, cells, strict=True)))
-        return documents
+        yield from self.scan(list(map(self.field_of, columns)), self.with_ids(storable))
 
-    def vectors_of(self, ids: Sequence[str], key: Composable) -> dict[str, Vectors]:
+    def vectors_of(self, ids: Sequence[str], key: Composable) -> dict[str, AnyArray]:
         """Return the vectors ``[dim]`` of rows with some ids, by the values that these rows have of an expression."""
-        found: dict[str, Vectors] = {}
+        found: dict[str, AnyArray] = {}
         for names, vectors in self.scan([key, self.full_vector], self.with_ids(ids)):
             found |= zip(names, map(Vector.to_numpy, vectors), strict=True)
         return found
+
+    def vectors_by_hash(self, keys: Sequence[Any]) -> dict[str, AnyArray]:
+        """Return the vectors of the rows with some ids, by their row hashes."""
+        return self.vectors_of(keys, Identifier(HASH))
+
+    def vectors(self, places: Int64Array) -> Iterator[tuple[Int64Array, Vectors]]:
+        """Yield the places ``[n]`` and the vectors ``[n, dim]`` of the rows at some places."""
+        return self.stream(self.at(places))
 
     def present_effort(self) -> dict[str, int]:
         """Return the search parameter that searches of the database have now."""
@@ -242,16 +247,12 @@ class PostgresTable:
         """
         if rows is None:
             rows = self.count(condition)
-        found = []
         size = max(REQUEST_HITS // k, 1)
         if self.record.kind != "flat":
             size = min(size, REQUEST_QUERIES)
-        for start in range(0, len(vectors), size):
-            part = vectors[start : start + size]
-            found += best_found(partial(self._asked, part, rows, condition), k)
-        return found
+        return best_found(partial(self._asked, rows, condition), vectors, size, k)
 
-    def _asked(self, vectors: Vectors, rows: int, condition: Composable | None, count: int) -> list[FoundRows]:
+    def _asked(self, rows: int, condition: Composable | None, vectors: Vectors, count: int) -> list[FoundRows]:
         """Return `count` rows of each query, in order, or all that meet the condition if there are fewer."""
         if self.record.kind == "flat":
             return self._exact(vectors, condition, count)
@@ -311,16 +312,12 @@ class PostgresTable:
                 self.connection.execute(SQL("SET LOCAL {} = {}").format(SQL(name), Literal(value)))
             rows = self.connection.execute(statement, [queries], binary=True).fetchall()
         hits = np.array(rows, object).reshape(-1, 4)
-        numbers = hits[:, 0].astype(np.int64)
+        numbers = hits[:, 0].astype(np.int64) - 1
         scores = -hits[:, 3].astype(np.float64)
         if self.record.similarity == "cosine":
             scores += 1
-        found = []
-        for number in range(1, len(queries) + 1):
-            of_query = numbers == number
-            places = hits[of_query, 1].astype(np.int64)
-            found.append(FoundRows.ranked(places, hits[of_query, 2], scores[of_query].astype(np.float32)))
-        return found
+        places = hits[:, 1].astype(np.int64)
+        return FoundRows.of_queries(numbers, len(queries), places, hits[:, 2], scores.astype(np.float32))
 
     def with_record(self, **changes: Any) -> PostgresTable:
         """Write changes of the record into the comment, and return the table with them."""
