@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,3 +112,40 @@ class CollectionSearch:
             is_there = positions >= 0
             compared.append(FoundRows(positions[is_there], hits.keys[is_there], hits.scores[is_there]))
         return side_by_side(compared)
+
+
+class CheckedIndex(CollectionSearch):
+    """The search through the index of a collection as it is, at first with the effort that it has."""
+
+    @property
+    def efforts_to_try(self) -> list[dict[str, int]]:
+        """The search parameters with which the index is measured, the one that it has first."""
+        others = super().efforts_to_try
+        if not self.record.efforts:
+            return others
+        return [self.record.efforts, *others]
+
+
+def index_to_check(collection: Any, vectors: CollectionVectors) -> CheckedIndex | None:
+    """Return the search through the index that is there; None if rows are compared exactly. See `CheckedCorpus`."""
+    if collection.record.kind == "flat":
+        return None
+    return CheckedIndex(collection, vectors)
+
+
+def rows_with_vectors(
+    encoded: Iterable[tuple[Int64Array, Sequence[Any], Sequence[str]]], vectors: CollectionVectors, count: int
+) -> tuple[list[str], Vectors]:
+    """Return what was encoded of some rows, and their vectors ``[n, dim]``.
+
+    Args:
+        encoded: yields the places, the keys and what was encoded of rows.
+        vectors: of the collection.
+        count: at most so many rows.
+    """
+    texts: list[str] = []
+    for places, keys, of_batch in encoded:
+        hits = FoundRows(places[:count], np.asarray(keys[:count]), np.zeros(len(places[:count]), np.float32))
+        texts = list(of_batch[:count])
+        return texts, vectors.take(vectors.positions_of(hits))
+    return texts, np.empty((0, vectors.dimension), np.float32)

@@ -257,3 +257,24 @@ def test_a_collection_of_the_first_format_is_read_and_updated_as_it_was_made(to,
     assert index(swapped, "--overwrite")["written"] == 13
     assert contents(to)[0]["format"] == 2
     assert found("--query", "connect", "--search", "bm25") == ["d0", "new", "d4", "d8"]
+
+
+def test_a_collection_is_checked_by_its_own_record(to, index, invoke, tiny_bert, tiny_roberta):
+    words = ["cat", "dog", "bird", "mat", "tree"]
+    texts = [f"the {words[n % 5]} sat on {n} of the {words[n // 5 % 5]}s" for n in range(300)]
+    rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+    place = to[1:]
+
+    def checked(*options, check=0):
+        done = invoke("index", *place, "--check", *options, "--backend", "torch", "--json", "-", check=check)
+        return json.loads(done.stdout)["results"], done.stderr
+
+    index(rows)
+    found, said = checked()
+    assert found["recall"] is None and "compared exactly" in said and found["vectors_of"] == str(tiny_bert)
+    index(rows, "--type", "hnsw", "--overwrite")
+    found, said = checked("-m", tiny_bert)
+    assert found["recall"]["kind"] == "hnsw" and found["recall"]["present"]["recall"] > 0.9 and found["rows"] == 300
+    assert found["vectors_of"] == str(tiny_bert) and "16 of its texts are those of" in said
+    found, _ = checked("-m", tiny_roberta, check=1)
+    assert found["vectors_of"] is None

@@ -17,7 +17,7 @@ from sentcli.search.conditions import Condition
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.rows import Document, by_frequency
 from sentcli.stores.collection_corpus import DatabaseCorpus, FoundRows, refuse_options_of_files
-from sentcli.stores.collection_vectors import NumberedVectors
+from sentcli.stores.collection_vectors import CheckedIndex, NumberedVectors, index_to_check, rows_with_vectors
 from sentcli.stores.lance.filter import brackets, filter_of
 from sentcli.stores.lance.table import LanceCollection
 from sentcli.stores.record import ID, ORDER, TEXTS, texts_of_rows
@@ -95,6 +95,14 @@ class LanceCorpus(DatabaseCorpus):
     def facts(self) -> dict[str, Any]:
         """Return the version."""
         return {"version": self.collection.version}
+
+    def to_check(self) -> CheckedIndex | None:
+        """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
+        return index_to_check(self.collection, LanceVectors(self.collection))
+
+    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
+        """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
+        return rows_with_vectors(self.encoded(), LanceVectors(self.collection), count)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sentcli.search.conditions import Condition
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.rows import by_frequency
 from sentcli.stores.collection_corpus import DatabaseCorpus, FoundRows, refuse_options_of_files
-from sentcli.stores.collection_vectors import CollectionVectors
+from sentcli.stores.collection_vectors import CheckedIndex, CollectionVectors, index_to_check, rows_with_vectors
 from sentcli.stores.milvus.client import connect
 from sentcli.stores.milvus.collection import MOST_ANSWER_ROWS, MilvusCollection
 from sentcli.stores.milvus.rows import filter_of, value_of
@@ -89,6 +89,14 @@ class MilvusCorpus(DatabaseCorpus):
         for value, count in by_frequency(counts):
             values.append((value_of(value, kind), count))
         return values
+
+    def to_check(self) -> CheckedIndex | None:
+        """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
+        return index_to_check(self.collection, MilvusVectors(self.collection))
+
+    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
+        """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
+        return rows_with_vectors(self.encoded(), MilvusVectors(self.collection), count)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.provenance import COMPARED_ROWS
 from sentcli.search.rows import by_frequency
 from sentcli.stores.collection_corpus import DatabaseCorpus, FoundRows, refuse_options_of_files
-from sentcli.stores.collection_vectors import CollectionSearch, NumberedVectors
+from sentcli.stores.collection_vectors import CheckedIndex, NumberedVectors, index_to_check
 from sentcli.stores.postgres.client import SQL, TABLE, TableName, connect
 from sentcli.stores.postgres.found import found_table
 from sentcli.stores.postgres.table import PostgresTable
@@ -86,14 +86,14 @@ class PostgresCorpus(DatabaseCorpus):
         """Return the `k` nearest rows of each query."""
         return self.collection.nearest(queries, k, self.condition, len(self))
 
-    def to_check(self) -> PostgresSearch | None:
+    def to_check(self) -> CheckedIndex | None:
         """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
         table = self.collection
         if table.record.kind == "flat":
             return None
         table.connection.execute("SET enable_seqscan = off")  # of few rows the index would not be searched
         efforts = table.record.efforts or table.present_effort()
-        return PostgresSearch(replace(table, record=replace(table.record, efforts=efforts)), PostgresVectors(table))
+        return index_to_check(replace(table, record=replace(table.record, efforts=efforts)), PostgresVectors(table))
 
     def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
         """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
@@ -121,18 +121,6 @@ class PostgresVectors(NumberedVectors):
     def positions_of(self, hits: FoundRows) -> Int64Array:
         """Return the positions of rows by their places."""
         return self.positions_among(hits.places)
-
-
-class PostgresSearch(CollectionSearch):
-    """The search through the index of a table, at first with the effort that it has."""
-
-    @property
-    def efforts_to_try(self) -> list[dict[str, int]]:
-        """The search parameters with which the index is measured, the one that it has first."""
-        others = super().efforts_to_try
-        if not self.record.efforts:
-            return others
-        return [self.record.efforts, *others]
 
 
 @contextmanager

@@ -142,9 +142,6 @@ def test_a_table_of_sentcli_is_checked_by_its_own_record(invoke, check, postgres
     assert "16 of its texts are those of" in said
 
 
-def test_only_a_database_that_offers_it_is_checked(invoke, tmp_path, tiny_bert):
-    pytest.importorskip("lancedb", reason="needs the extra sentcli[lance]")
+def test_a_file_of_text_is_no_collection_to_check(invoke, tmp_path):
     (tmp_path / "rows.txt").write_text("a cat\n")
-    invoke("index", tmp_path / "rows.txt", "--to", f"lance:{tmp_path / 'l'}", "-m", tiny_bert, check=0)
-    assert "cannot be checked" in invoke("index", f"lance:{tmp_path / 'l'}", "--check", check=2).stderr
     assert "--collection" in invoke("index", tmp_path / "rows.txt", "--check", "--collection", "x", check=2).stderr
