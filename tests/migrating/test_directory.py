@@ -514,7 +514,7 @@ def test_an_index_that_does_not_fit_the_new_dimension(out, tiny_bert, tmp_path, 
 
 MOVE = "sentcli.migrating.directory"
 FOLDER = "sentcli.io.folder:Folder"
-STEPS = (f"{MOVE}:encode_again", f"{MOVE}:build_index", f"{FOLDER}.keep_before", f"{FOLDER}.promote")
+STEPS = (f"{MOVE}:_write_again", f"{MOVE}:build_index", f"{FOLDER}.keep_before", f"{FOLDER}.promote")
 
 
 @pytest.mark.slow
