@@ -17,7 +17,7 @@ class RowBatch(NamedTuple):
 
     ids: Sequence[str]
     hashes: Sequence[str]
-    """Their `record.row_hashes`."""
+    """Their `record.content_hashes`."""
     places: Int64Array
     keys: Sequence[Any]
     """By what the database returns a row."""

@@ -211,7 +211,7 @@ class _Change(Block):
     rows: Block = field(default_factory=Block)
     """The rows that are written."""
     hashes: Sequence[str] = ()
-    """Their `record.row_hashes`."""
+    """Their `record.content_hashes`."""
     known: Mapping[str, AnyArray] = field(default_factory=dict)
     """The vectors that the collection has of some of their texts, see `RowsThere.vectors_of`."""
     compared: int = 0

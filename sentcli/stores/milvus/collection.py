@@ -290,7 +290,7 @@ class MilvusCollection:
         Args:
             block: the rows.
             vectors: their vectors ``[rows, dim]``.
-            hashes: their `row_hashes`.
+            hashes: their `record.content_hashes`.
             places: their places ``[rows]``.
 
         Returns:
