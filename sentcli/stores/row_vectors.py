@@ -388,7 +388,7 @@ def _encoded(
 def _spool_place(output: str | None) -> tuple[Path | None, str]:
     """Return the folder of the temporary file beside an output, and what messages call it."""
     if output is None or output_format(output) is STDOUT or is_remote(output):
-        return None, f"{tempfile.gettempdir()} (a temporary file)"
+        return None, f"{tempfile.gettempdir()} (a temporary file; TMPDIR names another folder)"
     return Path(output).resolve().parent, f"{output} (a temporary file beside it)"
 
 
