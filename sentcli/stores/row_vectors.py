@@ -106,6 +106,8 @@ class EncodeSettings:
     prompt: str = ""
     batch_tokens: int | None = None
     on_long: OnLong = "truncate"
+    length_options: str = "--max-length"
+    """The options of the command that decide what becomes of long texts, as a warning of them names them."""
     compression: Compression = field(default_factory=Compression)
     passages: Passages | None = None
     """How documents were cut into the rows; None if each row is one."""
@@ -205,7 +207,7 @@ class EncodedVectors:
         """Warn of texts that are longer than the model reads, and say what became of them."""
         if not counts.truncated:
             return
-        fate = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
+        fate = f"were cut, {counts.tokens_lost} tokens lost ({self.settings.length_options})"
         if self.settings.on_long == "chunk-mean":
             fate = "are the mean of their pieces"
         limit = self.encoder.spec.max_length
@@ -386,7 +388,7 @@ def _encoded(
 def _spool_place(output: str | None) -> tuple[Path | None, str]:
     """Return the folder of the temporary file beside an output, and what messages call it."""
     if output is None or output_format(output) is STDOUT or is_remote(output):
-        return None, f"{tempfile.gettempdir()} (a temporary file)"
+        return None, f"{tempfile.gettempdir()} (a temporary file; TMPDIR names another folder)"
     return Path(output).resolve().parent, f"{output} (a temporary file beside it)"
 
 

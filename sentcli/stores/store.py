@@ -112,7 +112,7 @@ class RowStore(RowsThere, Protocol):
         Args:
             block: the rows.
             vectors: their vectors ``[rows, dim]``.
-            hashes: their `content_hashes`.
+            hashes: their `record.content_hashes`.
 
         Returns:
             How many of the texts were cut, because the database takes no longer ones.

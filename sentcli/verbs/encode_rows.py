@@ -111,6 +111,7 @@ class EncodeJob:
             prompt=prompt_of_rows(encoder, *self.prompt),
             batch_tokens=self.batch_tokens,
             on_long=self.reading.on_long,
+            length_options="--on-long, --max-length",
             compression=Compression(
                 smaller.output_dtype, smaller.truncate_dim, renormalize=bool(encoder.spec.normalizes)
             ),

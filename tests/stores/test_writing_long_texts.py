@@ -54,6 +54,17 @@ def test_shards_before_a_long_row_stay_and_another_choice_does_not_continue_them
     assert re.search("on_long 'error' .*'truncate' ", message_of(refused))
 
 
+def test_index_names_no_option_that_it_lacks(encode, invoke, write, tiny_bert, tmp_path):
+    """`encode` alone has ``--on-long``."""
+    source, out = write("a.txt", ["a cat", LONG]), tmp_path / "v"
+    cut = "warning: 1 rows are longer than 32 tokens and were cut, 45 tokens lost "
+    assert f"{cut}(--on-long, --max-length)" in encode(source, "-o", tmp_path / "v.npy").stderr
+    indexed = invoke("index", source, "-o", out, "-m", tiny_bert, check=0)
+    written = invoke("index", source, "--to", f"lance:{tmp_path / 'lance'}", "-m", tiny_bert, check=0)
+    assert f"{cut}(--max-length)" in indexed.stderr
+    assert f"{cut}(--max-length)" in written.stderr
+
+
 def test_texts_that_just_fit_are_not_long(encode, write, tmp_path):
     encode(write("a.txt", ["the " * 30, "cat"]), "-o", tmp_path / "v.npy", "--on-long", "error")
     assert len(vectors_of(tmp_path / "v.npy")) == 2

@@ -1,6 +1,8 @@
 """What is written: types of numbers, fewer dimensions, and settings that a resume does not change."""
 
+import errno
 import json
+import os
 import re
 from types import SimpleNamespace
 
@@ -143,3 +145,18 @@ def test_no_room_for_the_vectors_is_found_before_they_are_made(name, tiny_bert, 
     assert "MB" in invoke(*encode, tmp_path / f"none-{name}", check=1).stderr
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=size))
     invoke(*encode, tmp_path / name, check=0)
+
+
+@pytest.mark.parametrize("to", [("-o", "-"), ("--to", "lance:reviews")])
+def test_a_full_temporary_folder_is_named(to, tiny_bert, write, tmp_path, invoke, monkeypatch):
+    """What goes to standard output or into a database keeps the vectors of texts that repeat there."""
+
+    def full(**options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("sentcli.stores.row_vectors.tempfile.TemporaryFile", full)
+    verb = "encode" if to[0] == "-o" else "index"
+    failed = invoke(verb, write("a.txt", ["a cat", "a dog"]), *to, "-m", tiny_bert, check=1)
+    assert re.search(f"error: {tmp_path} .*TMPDIR.*: No space left.*same command", failed.stderr)

@@ -270,7 +270,7 @@ class MilvusCollection(DatabaseCollection):
         Args:
             block: the rows.
             vectors: their vectors ``[rows, dim]``.
-            hashes: their `content_hashes`.
+            hashes: their `record.content_hashes`.
             places: their places ``[rows]``.
 
         Returns:

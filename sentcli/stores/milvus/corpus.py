@@ -124,7 +124,7 @@ class MilvusVectors(CollectionVectors):
         return len(self.positions)
 
     def since(self, first: int, rows: int) -> Iterator[AnyArray]:
-        """Yield all rows, as many at a time as Milvus sends; see `Comparable`."""
+        """Yield all rows, as many at a time as Milvus sends."""
         for batch in self.collection.rows([VECTORS]):
             yield np.array([row[VECTORS] for row in batch], np.float32)
 

@@ -114,7 +114,7 @@ class PostgresVectors(NumberedVectors):
         return np.sort(PostgresCorpus(self.collection).chosen())
 
     def since(self, first: int, rows: int) -> Iterator[AnyArray]:
-        """Yield all rows in the order of their places, as many at a time as PostgreSQL sends; see `Comparable`."""
+        """Yield all rows in the order of their places, as many at a time as PostgreSQL sends."""
         for _, vectors in self.collection.stream(None, "ORDER BY 1"):
             yield vectors
 
