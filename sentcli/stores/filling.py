@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.io.blocks import ShardShare
 from sentcli.io.writers import DIRECTORY, output_format
 from sentcli.stores.inputs import Inputs, read_rows
 from sentcli.stores.options import FieldOptions, WriteOptions, WriteSettings
@@ -76,13 +75,7 @@ class Filling:
         Raises:
             InputError: for a broken row, an output that cannot be written, or an update of vectors that are given.
         """
-        settings = WriteSettings(
-            overwrite=writing.overwrite or update,
-            stays_beside=stays_beside,
-            resume=writing.resume,
-            append=writing.append,
-            part=ShardShare() if writing.shard is None else ShardShare.parse(writing.shard),
-        )
+        settings = writing.settings(update=update, stays_beside=stays_beside)
         check_target(output, settings)
         if update and output_format(output) is not DIRECTORY:
             raise InputError("--update brings a directory up to date (-o without a suffix); a single file is made anew")

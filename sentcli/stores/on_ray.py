@@ -175,6 +175,27 @@ class ShardJob:
     stored: StoredTexts | None
     """The directory as it is, if it is updated: its texts keep their vectors."""
 
+    @classmethod
+    def of(
+        cls,
+        writer: DatasetWriter,
+        inputs: Inputs,
+        reading: dict[str, Any],
+        settings: EncodeSettings,
+        stored: StoredTexts | None,
+    ) -> ShardJob:
+        """Return the job of an output; see `make_shards`."""
+        return cls(
+            folder=writer.folder.full_name,
+            manifest=writer.part.manifest,
+            sources=inputs.sources,
+            sizes=[source.path.stat().st_size for source in inputs.sources],
+            options=inputs.options,
+            reading={**reading, "casts": inputs.survey.casts},
+            settings=replace(settings, pool=None, encode=None, devices=()),
+            stored=stored,
+        )
+
     def blocks(self, rows: ShardRows, sources: list[Source]) -> Iterable[Block]:
         """Read the rows of a shard."""
         return blocks(sources, self.options, shards=[rows.number], start=rows.start, **self.reading)
@@ -204,19 +225,7 @@ def make_shards(
     """
     pool = settings.pool
     assert pool is not None
-    sizes = [source.path.stat().st_size for source in inputs.sources]
-    sent = replace(settings, pool=None, encode=None, devices=())
-    reading = {**reading, "casts": inputs.survey.casts}
-    job = ShardJob(
-        folder=writer.folder.full_name,
-        manifest=writer.part.manifest,
-        sources=inputs.sources,
-        sizes=sizes,
-        options=inputs.options,
-        reading=reading,
-        settings=sent,
-        stored=stored,
-    )
+    job = ShardJob.of(writer, inputs, reading, settings, stored)
     starts = {number: inputs.survey.position_before(number * writer.manifest.shard_rows) for number in writer.missing}
     waiting = deque(
         ShardRows(writer.shard_place(number), writer.shard_plan(number), number, start)

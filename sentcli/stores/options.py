@@ -119,6 +119,20 @@ class VectorOptions:
 
 
 @dataclass(frozen=True)
+class WriteSettings:
+    """How an output is written, after the options and what is there were looked at."""
+
+    shard_rows: int = 100_000
+    overwrite: bool = False
+    """Whether a directory that is there is replaced, once the new one is complete."""
+    stays_beside: bool = False
+    """Whether the new directory is left in `Folder.staging` with `overwrite`, for an index to be built in it."""
+    resume: bool = False
+    append: bool = False
+    part: ShardShare = field(default_factory=ShardShare)
+
+
+@dataclass(frozen=True)
 class WriteOptions:
     """How vectors are written.
 
@@ -135,19 +149,23 @@ class WriteOptions:
     append: bool = False
     overwrite: Overwrite = False
 
+    def settings(self, *, update: bool, stays_beside: bool) -> WriteSettings:
+        """Return how an output is written, whose shards have not been looked at yet.
 
-@dataclass(frozen=True)
-class WriteSettings:
-    """How an output is written, after the options and what is there were looked at."""
+        Args:
+            update: whether the output is brought up to date, and replaced for that.
+            stays_beside: see `WriteSettings`.
 
-    shard_rows: int = 100_000
-    overwrite: bool = False
-    """Whether a directory that is there is replaced, once the new one is complete."""
-    stays_beside: bool = False
-    """Whether the new directory is left in `Folder.staging` with `overwrite`, for an index to be built in it."""
-    resume: bool = False
-    append: bool = False
-    part: ShardShare = field(default_factory=ShardShare)
+        Raises:
+            InputError: for a share of the machines that is none.
+        """
+        return WriteSettings(
+            overwrite=self.overwrite or update,
+            stays_beside=stays_beside,
+            resume=self.resume,
+            append=self.append,
+            part=ShardShare() if self.shard is None else ShardShare.parse(self.shard),
+        )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sentcli.io.atomic import locked, require_room, room_explained
 from sentcli.io.blocks import Block, Counts
 from sentcli.io.places import is_remote
 from sentcli.io.scratch import is_scratch
-from sentcli.io.writers import DIRECTORY, STDOUT, OutputPlan, Write, open_writer, output_format
+from sentcli.io.writers import DIRECTORY, STDOUT, OutputFormat, OutputPlan, Write, open_writer, output_format
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.stores.inputs import Inputs
 from sentcli.stores.options import WriteSettings
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.dataset_writer import DatasetWriter
     from sentcli.stores.changes import Changes
+    from sentcli.stores.directory.changes import DirectoryComparison
     from sentcli.stores.directory.texts import StoredTexts
 
 
@@ -135,15 +136,8 @@ def write_rows(
     began = time.perf_counter()
     writing = writing or WriteSettings()
     form = output_format(output)
-    survey = inputs.survey
-    settings = vectors.kept_settings(inputs, form)
-    plan = OutputPlan(survey.rows, vectors.dimension, survey.column_types, settings, vectors.dtype)
-    compared = None
-    if stored is not None:
-        from sentcli.stores.directory.changes import comparison
-
-        assert isinstance(vectors, EncodedVectors)  # others are taken anew
-        compared = comparison(output, inputs, vectors, stored)
+    plan = _plan(inputs, vectors, form)
+    compared = _comparison(output, inputs, vectors, stored)
     title = "standard output" if form is STDOUT else output
     with (
         room_explained(title, advice_on_room(output)),
@@ -155,15 +149,8 @@ def write_rows(
             from sentcli.stores.directory.output import continued
 
             repeated = continued(output, writer, plan, inputs)
-        if repeated:
-            console.warn(f"{repeated:,} ids are those of rows that {output} has already: both are kept")
         progress(EncodeStats(texts=writer.rows_before))
-        reading: dict[str, Any] = {
-            "block_rows": min(vectors.block_rows, writing.shard_rows),
-            "shard_rows": writing.shard_rows,
-            "first_number": writer.first_number,
-            "columns": list(plan.column_types),
-        }
+        reading = _reading(vectors, plan, writing, writer.first_number)
         if isinstance(vectors, EncodedVectors) and vectors.settings.pool is not None:
             from sentcli.stores.on_ray import make_shards
 
@@ -179,19 +166,39 @@ def write_rows(
         changes = None
         if compared is not None:  # before the directory is replaced
             changes = compared.total_of(inputs)
-    rows_before = writer.first_row + writer.rows_before
-    return EncodeSummary(
-        output,
-        rows_before + counts.rows,
-        plan.dimension,
-        rows_before,
-        survey.nulls,
-        counts,
-        writer.damaged,
-        time.perf_counter() - began,
-        repeated,
-        changes,
-    )
+    rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
+    rows, seconds = rows_before + counts.rows, time.perf_counter() - began
+    facts = (output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds, repeated, changes)
+    return EncodeSummary(*facts)
+
+
+def _plan(inputs: Inputs, vectors: RowVectors, form: OutputFormat) -> OutputPlan:
+    """Return the shape and the types of an output, with what it keeps of how its vectors were made."""
+    survey = inputs.survey
+    settings = vectors.kept_settings(inputs, form)
+    return OutputPlan(survey.rows, vectors.dimension, survey.column_types, settings, vectors.dtype)
+
+
+def _comparison(
+    output: str, inputs: Inputs, vectors: RowVectors, stored: StoredTexts | None
+) -> DirectoryComparison | None:
+    """Return what compares the rows with those of a directory that is updated; None if none is."""
+    if stored is None:
+        return None
+    from sentcli.stores.directory.changes import comparison
+
+    assert isinstance(vectors, EncodedVectors)  # others are taken anew
+    return comparison(output, inputs, vectors, stored)
+
+
+def _reading(vectors: RowVectors, plan: OutputPlan, writing: WriteSettings, first_number: int) -> dict[str, Any]:
+    """Return how blocks are read: none has rows of two shards."""
+    return {
+        "block_rows": min(vectors.block_rows, writing.shard_rows),
+        "shard_rows": writing.shard_rows,
+        "first_number": first_number,
+        "columns": list(plan.column_types),
+    }
 
 
 @dataclass

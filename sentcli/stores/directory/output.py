@@ -76,7 +76,7 @@ def open_directory(
 
 
 def continued(output: str, writer: Any, plan: OutputPlan, inputs: Inputs) -> int:
-    """Check that a directory is continued with the same model.
+    """Check that a directory is continued with the same model, and warn of ids that it has already.
 
     Returns:
         How many ids are those of rows that it has already; 0 in a store, where they are not looked at.
@@ -87,7 +87,10 @@ def continued(output: str, writer: Any, plan: OutputPlan, inputs: Inputs) -> int
     check_same_model(output, writer.manifest.settings, plan.settings)
     if is_remote(output):
         return 0
-    return int(writer.known_ids(inputs.survey.id_hashes))
+    repeated = int(writer.known_ids(inputs.survey.id_hashes))
+    if repeated:
+        console.warn(f"{repeated:,} ids are those of rows that {output} has already: both are kept")
+    return repeated
 
 
 def _require_as_read(output: str, stored: StoredTexts | None) -> None:
