@@ -21,6 +21,7 @@ from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import adapter_of, decode
 from sentcli.io.writers import arrow_column
 from sentcli.model.spec import Similarity
+from sentcli.search.ann import FLAT
 from sentcli.search.bm25 import LANGUAGE
 
 ID = "id"
@@ -150,9 +151,14 @@ class CollectionRecord:
     def takes(self, other: CollectionRecord, title: str) -> CollectionRecord:
         """Return this record with the columns that rows of another one have besides.
 
+        Rows for exact search, which is no index and what is taken if none is named, come into the index that is there,
+        as those of a directory do.
+
         Raises:
             InputError: which names the differences between the collection `title`, which has this record, and the rows.
         """
+        if other.kind == FLAT:
+            other = replace(other, kind=self.kind)
         if changed := self.differences(other):
             types = []
             for name, (_, kind) in self.columns.items():

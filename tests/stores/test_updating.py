@@ -278,3 +278,15 @@ def test_a_collection_is_checked_by_its_own_record(to, index, invoke, tiny_bert,
     assert found["vectors_of"] == str(tiny_bert) and "16 of its texts are those of" in said
     found, _ = checked("-m", tiny_roberta, check=1)
     assert found["vectors_of"] is None
+
+
+def test_the_index_that_is_there_stays_where_none_is_named(to, index, invoke):
+    rows = [{"id": str(number), "text": f"the cat sat on mat {number}"} for number in range(300)]
+    index(rows, "--type", "hnsw")
+    assert index(rows[:250], "--update", "--dry-run")["gone"] == 50
+    found = index([*rows[:250], {"id": "new", "text": "a bird"}], "--update")
+    assert (found["kind"], found["kept"], found["new"], found["gone"]) == ("hnsw", 250, 1, 50)
+    compares_new_rows_exactly = to[1].startswith("lance:")
+    assert found["recall"]["measured_rows"] == (300 if compares_new_rows_exactly else 251)
+    checked = invoke("index", *to[1:], "--check", "--backend", "torch", "--json", "-", check=0)
+    assert json.loads(checked.stdout)["results"]["recall"]["kind"] == "hnsw"

@@ -83,7 +83,6 @@ class Lance:
         """
         address, name = self.address, self.name
         title = f"{address} {name}"
-        index = index_of(record, len(order))
         database = connect(address, to_write=True)
         with self._held():
             try:
@@ -95,6 +94,7 @@ class Lance:
             of_table = record.of_collection()
             if old is not None and not overwrite:
                 of_table = old.record.takes(record, title)
+            index = index_of(of_table, len(order))
             require_room_in(address, 2 * 4 * len(order) * record.dimension)  # the rows wait beside the table
             store = LanceStore(self, database, of_table, old, order, index, overwrite=overwrite)
             store.keeps_before = keeps_before
