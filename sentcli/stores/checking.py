@@ -37,7 +37,7 @@ def check_index(corpus: Corpus, target: float) -> dict[str, Any] | None:
         reference = sample(index.blocks, index.similarity)
         measured = tune(index, reference, target, step=step)
     present = measured["points"][0]
-    kind = index.record.kind  # type: ignore[attr-defined]
+    kind = index.record.kind
     console.note(
         f"{corpus.title}: the index {kind} finds {present['recall']:.3f} of the {measured['k']} nearest rows with "
         f"{measured['parameter']} {present['effort']}, as it is now"

@@ -55,8 +55,8 @@ class CollectionRows:
         """
         hashes = np.empty(len(self), np.int64)
         number = 0
-        for block in self.inputs.blocks(columns=[]):
-            for key in block.ids:
+        for ids in self.inputs.ids():
+            for key in ids:
                 if most_bytes is not None and len(key.encode("utf-8", "surrogatepass")) > most_bytes:
                     raise InputError(
                         f"row {number + 1}: an id of a collection has at most {most_bytes:,} bytes: {key[:40]!r}..."

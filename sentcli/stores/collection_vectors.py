@@ -143,9 +143,11 @@ def rows_with_vectors(
         vectors: of the collection.
         count: at most so many rows.
     """
-    texts: list[str] = []
-    for places, keys, of_batch in encoded:
-        hits = FoundRows(places[:count], np.asarray(keys[:count]), np.zeros(len(places[:count]), np.float32))
-        texts = list(of_batch[:count])
-        return texts, vectors.take(vectors.positions_of(hits))
-    return texts, np.empty((0, vectors.dimension), np.float32)
+    first = next(iter(encoded), None)
+    if first is None:
+        return [], np.empty((0, vectors.dimension), np.float32)
+    places, keys, texts = first
+    places = places[:count]
+    scores = np.zeros(len(places), np.float32)
+    hits = FoundRows(places, np.asarray(keys[:count]), scores)
+    return list(texts[:count]), vectors.take(vectors.positions_of(hits))

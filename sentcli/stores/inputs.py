@@ -66,6 +66,11 @@ class Inputs:
         names = self.columns(columns)
         return blocks(self.sources, self.options, columns=names, casts=self.survey.casts, **reading)
 
+    def ids(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the rows in order, some at a time."""
+        for block in self.blocks(columns=[]):
+            yield block.ids
+
     def columns(self, chosen: Sequence[str] | None) -> list[str]:
         """Return the chosen columns besides id and text; all if None are."""
         if chosen is None:

@@ -224,7 +224,7 @@ class GivenVectors:
     facts: dict[str, Any]
     """How they were made, as far as it is known."""
     name: str
-    """Of the file that holds them."""
+    """The name of the file that holds them."""
     encodes = False
     block_rows = BLOCK_ROWS
 

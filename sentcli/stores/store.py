@@ -59,11 +59,19 @@ class CollectionCorpus(TableSource, Protocol):
         """Whether `tables` yields rows in the order in which they were written."""
 
 
+class IndexOfCollection(IndexedSearch, Protocol):
+    """The search through the index of a collection, whose recall can be measured."""
+
+    @property
+    def record(self) -> CollectionRecord:
+        """What the collection says about itself."""
+
+
 @runtime_checkable
 class CheckedCorpus(Protocol):
     """What a corpus in a database offers besides `corpus.Corpus`, so that its index and its model can be checked."""
 
-    def to_check(self) -> IndexedSearch | None:
+    def to_check(self) -> IndexOfCollection | None:
         """Return the search through the index that is there, at first with its present effort; None if there is none.
 
         Raises:
