@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from sentcli.compression import Compression, OutputType
 from sentcli.errors import DataError
 from sentcli.io.forms import adapter_of
+from sentcli.model.encoding import OnLong
 from sentcli.model.passages import Context
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity, supported_similarity
@@ -76,6 +77,8 @@ class VectorFacts:
     """The digest of the model's weights."""
     passages: Passages | None = None
     """How the documents were cut whose passages the texts are; None if the texts are whole."""
+    on_long: OnLong = "truncate"
+    """How texts longer than the model reads were treated; directories and collections compare it themselves."""
 
     @classmethod
     def of(
@@ -84,6 +87,7 @@ class VectorFacts:
         prompt: str,
         compression: Compression | None = None,
         passages: Passages | None = None,
+        on_long: OnLong = "truncate",
     ) -> VectorFacts:
         """Return the facts of vectors that an encoder makes of texts, or of passages, with a prompt before each."""
         compression = compression or Compression()
@@ -100,6 +104,7 @@ class VectorFacts:
             canaries=ProbeVectors.of(encoder.loaded, prompt),
             similarity=spec.stated_similarity,
             passages=passages,
+            on_long=on_long,
         )
         return replace(facts, **identity.provenance)
 
@@ -143,7 +148,8 @@ class VectorFacts:
 
     def of_encoder(self) -> dict[str, Any]:
         """Return the facts that identify the encoder, by which an index knows the vectors that it was built for."""
-        left_out = (*NOT_COMPARED, "truncate_dim")  # how vectors were made smaller after they had been encoded
+        # how vectors were made smaller after they had been encoded, and what indexes have never named
+        left_out = (*NOT_COMPARED, "truncate_dim", "on_long")
         return {name: value for name, value in self.recorded().items() if name not in left_out}
 
     @property
@@ -160,7 +166,14 @@ class VectorFacts:
             del facts["passages"]  # as earlier versions wrote it
         else:
             facts["passages"] = asdict(self.passages)
+        if not self.by_pieces:
+            del facts["on_long"]  # which no vector tells: no text was cut, or all are those of their beginnings
         return facts
+
+    @property
+    def by_pieces(self) -> bool:
+        """Whether the vector of a text that is too long is the mean of those of its pieces."""
+        return self.on_long == "chunk-mean"
 
     def made_smaller(self) -> dict[str, Any]:
         """Return how the vectors were made smaller, for protocols; nothing if they were not."""
@@ -174,7 +187,7 @@ class VectorFacts:
         others = other.recorded()
         differences = []
         for name, value in self.recorded().items():
-            if name not in (*NOT_COMPARED, "passages") and value != others.get(name):
+            if name not in (*NOT_COMPARED, "passages", "on_long") and value != others.get(name):
                 differences.append(f"{name} {value!r} there, {others.get(name)!r} here")
         may_stand_here = self.passages == other.passages
         if self.passages is not None:

@@ -71,6 +71,13 @@ def prepared(vectors: AnyArray, similarity: Similarity) -> Vectors:
     return np.ascontiguousarray(vectors, np.float32)
 
 
+def prepare_in_place(vectors: Vectors, similarity: Similarity) -> None:
+    """Make the inner products of vectors ``[n, dim]`` their similarity where they stand, without a copy of all."""
+    for start in range(0, len(vectors), BLOCK):
+        part = vectors[start : start + BLOCK]
+        part[:] = prepared(part, similarity)
+
+
 class VectorSource(ABC):
     """Vectors ``[n, dim]`` that are read where they are: the rows of some positions, or all of them block by block."""
 

@@ -17,7 +17,7 @@ from sentcli.arrays import AnyArray, BoolArray, Vectors
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Blocks, check_width, prepared
+from sentcli.search.exact import Blocks, check_width, prepare_in_place, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.node_rows import NodeRows
@@ -261,11 +261,11 @@ class FaissIndex:
         if inverted is not None:
             rows = max(64 * int(inverted.nlist), rows)  # faiss asks for 39 rows for each cluster and uses up to 256
         _, sample = blocks.sample(rows)
-        require_memory(2 * sample.nbytes + WORKING, f"training an index with {len(sample):,} rows")
+        require_memory(sample.nbytes + WORKING, f"training an index with {len(sample):,} rows")
         too_few = f"{len(sample)} rows are too few to train this index ({{why}}); flat needs none"
         with faiss_errors(too_few), self.built_on(device) as built:
-            vectors = prepared(sample, self.similarity)
-            built.index.train(vectors)
+            prepare_in_place(sample, self.similarity)
+            built.index.train(sample)
 
     def add(self, vectors: AnyArray) -> None:
         """Append rows ``[n, dim]``.

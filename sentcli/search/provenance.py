@@ -22,7 +22,6 @@ from sentcli.io.readers import OnNull
 from sentcli.io.served import Served
 from sentcli.io.typed import ValueCheck
 from sentcli.io.weights import has_weights
-from sentcli.model.encoding import OnLong
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity
@@ -62,8 +61,6 @@ class Provenance(VectorFacts):
     text_field: str = "text"
     id_field: str | None = None
     on_null: OnNull = "error"
-    on_long: OnLong = "truncate"
-    """How texts longer than the model reads were treated."""
     inputs: list[EncodedInput] = field(default_factory=list)
     """The files of the texts; of a directory, its manifest names them."""
 

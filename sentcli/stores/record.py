@@ -133,6 +133,8 @@ class CollectionRecord:
         there = VectorFacts.read("the record", self.settings)
         here = VectorFacts.read("", other.settings)
         differences = there.differences(here)
+        if there.by_pieces != here.by_pieces:
+            differences.append(f"on_long {there.on_long!r} there, {here.on_long!r} here")
         in_int8 = there.in_int8
         other_in_int8 = here.in_int8
         if None not in (in_int8, other_in_int8) and in_int8 != other_in_int8:

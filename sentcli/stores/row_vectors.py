@@ -163,15 +163,18 @@ class EncodedVectors:
         from sentcli.encoder.vector_facts import VectorFacts
 
         settings = self.settings
-        return VectorFacts.of(self.encoder, settings.prompt, settings.compression, settings.passages)
+        made = (settings.compression, settings.passages, settings.on_long)
+        return VectorFacts.of(self.encoder, settings.prompt, *made)
 
     def kept_settings(self, inputs: Inputs, form: OutputFormat) -> dict[str, Any]:
         """Return everything that decides the vectors of a row and their order."""
         if not form.keeps_settings:
             return {}
         encoder, settings, options = self.encoder, self.settings, inputs.options
+        recorded = self.facts.recorded()
+        recorded.pop("on_long", None)  # which stands further behind, whatever it is
         kept = {
-            **self.facts.recorded(),
+            **recorded,
             **encoder.describe(),
             "on_long": settings.on_long,
             "batch_tokens": settings.batch_tokens or encoder.backend.default_batch_tokens,
@@ -316,7 +319,7 @@ def _compressed(
     stored: StoredTextVectors | None,
 ) -> Iterator[WithVectors[AnyBlock]]:
     """Yield blocks with their vectors as they are written, in order."""
-    encoded: Iterator[Any] = _encoded(engine, settings.on_long, progress, blocks, output, stored)
+    encoded: Iterator[Any] = _encoded(engine, settings, progress, blocks, output, stored)
     if stored is None:
         for block, vectors, counts in encoded:
             yield block, settings.compression.apply(vectors), counts
@@ -343,7 +346,7 @@ class _Underway:
 
 def _encoded(
     engine: Engine,
-    on_long: OnLong,
+    settings: EncodeSettings,
     progress: Progress,
     blocks: Iterable[Block],
     output: str | None,
@@ -380,9 +383,9 @@ def _encoded(
                 future = stored.encode(engine.submit, new_texts, block.digests[new], progress)
             underway.append(_Underway(block, numbers, first, new, future))
             if len(underway) > engine.ahead:
-                yield _receive(underway.popleft(), spool, on_long)
+                yield _receive(underway.popleft(), spool, settings)
         while underway:
-            yield _receive(underway.popleft(), spool, on_long)
+            yield _receive(underway.popleft(), spool, settings)
 
 
 def _spool_place(output: str | None) -> tuple[Path | None, str]:
@@ -392,7 +395,7 @@ def _spool_place(output: str | None) -> tuple[Path | None, str]:
     return Path(output).resolve().parent, f"{output} (a temporary file beside it)"
 
 
-def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Vectors, Counts]:
+def _receive(underway: _Underway, spool: _Spool, settings: EncodeSettings) -> tuple[Block, Vectors, Counts]:
     """Wait for the new texts of a block, and return the block with its vectors and counts."""
     block = underway.block
     try:
@@ -400,9 +403,12 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
     except LongTextError as error:
         row = underway.new[error.number]
         name, place = block.places[row]
+        advice = "--max-length changes the limit"
+        if "--on-long" in settings.length_options:
+            advice = f"--on-long truncate or chunk-mean accepts it, {advice}"
         raise InputError(
-            f"{name}, row {place} (id {block.ids[row]}): its text has {error.tokens} tokens, "
-            f"more than {error.limit} (--on-long truncate or chunk-mean accepts it, --max-length changes the limit)"
+            f"{name}, row {place} (id {block.ids[row]}): its text has {error.tokens} tokens, more than {error.limit} "
+            f"({advice})"
         ) from error
     except RefusedTextError as error:
         row = underway.new[error.number]
@@ -416,7 +422,7 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
         empty=block.empty,
         duplicates=len(block) - len(underway.new),
         truncated=int(np.count_nonzero(excess_tokens)),
-        tokens_lost=0 if on_long == "chunk-mean" else int(excess_tokens.sum()),
+        tokens_lost=0 if settings.on_long == "chunk-mean" else int(excess_tokens.sum()),
         tokens=texts.tokens,
     )
     return block, vectors, counts

@@ -199,3 +199,18 @@ def test_a_collection_that_is_not_there(tmp_path, tiny_bert, invoke):
     invoke("migrate", f"lance:{tmp_path / 'none'}", "-m", tiny_bert, check=2)
     invoke("migrate", f"lance:{tmp_path / 'none'}", "--back", check=2)
     invoke("migrate", tmp_path, "--collection", "rows", "-m", tiny_bert, check=2)
+
+
+def test_a_collection_of_means_of_pieces_stays_one(place, other, tiny_bert, tmp_path, invoke):
+    corpus = tmp_path / "long.txt"
+    corpus.write_text("".join(f"{'the cat ran on the river ' * 12}{noun}\n" for noun in NOUNS))
+    pieces = ("--on-long", "chunk-mean")
+    invoke("encode", corpus, "-m", tiny_bert, *TORCH, *pieces, "-o", tmp_path / "means", check=0)
+    address, collection = place
+    invoke("index", tmp_path / "means", "--to", address, *collection, check=0)
+    texts = ("index", corpus, "--to", address, *collection, *TORCH)
+    invoke(*texts, "-m", tiny_bert, check=2)  # whose long texts would be cut
+    migrate(invoke, place, "-m", other, *TORCH, "--anyway", "--drop")
+    invoke("encode", corpus, "-m", other, *TORCH, *pieces, "-o", tmp_path / "fresh", check=0)
+    assert hits(invoke, place) == hits(invoke, (tmp_path / "fresh", ()))
+    invoke(*texts, "-m", other, check=2)
