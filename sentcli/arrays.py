@@ -25,6 +25,19 @@ Digests = npt.NDArray[np.bytes_]
 """A digest of each text or row, as bytes of one length ``[rows]``."""
 
 
+def distinct(numbers: Int64Array) -> Int64Array:
+    """Return the different ones of some numbers, rising; they are sorted where they stand, without a copy.
+
+    Args:
+        numbers: in any order ``[n]``; their order is lost.
+    """
+    numbers.sort()
+    repeats = numbers[1:] == numbers[:-1]
+    if not repeats.any():
+        return numbers
+    return numbers[np.append(True, ~repeats)]
+
+
 def looked_up(values: AnyArray, rising: AnyArray, numbers: Int64Array | None = None) -> Int64Array:
     """Return the number of each value that is among rising ones, -1 for the others ``[values]``.
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import numpy as np
 from annotated_types import Ge, Le
 
+from sentcli.arrays import distinct
 from sentcli.errors import DataError, InputError
 from sentcli.io.digests import text_digests
 from sentcli.io.readers import ReadOptions, SourceRows, row_batches, rows
@@ -231,7 +232,7 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
     if columns is not None:
         _add_types(surveyed, columns)
     if id_hashes:
-        surveyed.id_hashes = _different(np.frombuffer(id_hashes, np.int64))
+        surveyed.id_hashes = distinct(np.frombuffer(id_hashes, np.int64))
     surveyed.repeated_ids = len(id_hashes) - len(surveyed.id_hashes)
     if surveyed.repeated_ids:
         surveyed.repeated = _first_repeated(sources, options)
@@ -251,15 +252,6 @@ def _add_types(surveyed: Survey, columns: Columns) -> None:
             surveyed.column_type_names[name] = kind
         if column.mixed:
             surveyed.mixed[name] = column.mixed
-
-
-def _different(hashes: Int64Array) -> Int64Array:
-    """Return the different ones of some hashes, which are sorted where they stand, so that memory has them once."""
-    hashes.sort()
-    repeats = hashes[1:] == hashes[:-1]
-    if not repeats.any():
-        return hashes
-    return hashes[np.append(True, ~repeats)]
 
 
 def _first_repeated(sources: Sequence[Source], options: ReadOptions) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -146,9 +146,7 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
     with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
 
         def write(block: Block, vectors: AnyArray) -> None:
-            arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
-            for name, kind in plan.column_types.items():
-                arrays.append(arrow_column(block.columns[name], kind))
+            arrays = list(arrow_rows(block, plan.column_types).values())
             if with_vectors:
                 numbers = np.ascontiguousarray(vectors).reshape(-1)
                 flat = pa.array(numbers, element)
@@ -157,6 +155,21 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
             writer.write_table(table)
 
         yield write
+
+
+def arrow_rows(block: Block, column_types: Mapping[str, Any]) -> dict[str, pa.Array]:
+    """Return the ids, the texts and the other columns of a block as they are written, by name.
+
+    Args:
+        block: the rows.
+        column_types: the Arrow types of the other columns.
+    """
+    import pyarrow as pa
+
+    columns = {"id": pa.array(block.ids, pa.string()), "text": pa.array(block.texts, pa.string())}
+    for name, kind in column_types.items():
+        columns[name] = arrow_column(block.columns[name], kind)
+    return columns
 
 
 def as_json(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.model.passages import encoded_texts
 from sentcli.model.spec import ModelSpec, Similarity
@@ -132,6 +133,24 @@ class StoredVectors(ABC):
         sample = np.unique(spread.astype(np.int64))
         texts = [row.text for row in self.rows.take(sample.tolist())]
         origin.check_texts(texts, self.blocks.take(sample), encoder, prompt)
+
+    def facts(self, encoder: SentenceEncoder | None, prompt: str | None) -> VectorFacts:
+        """Return how the vectors were made: what they say, or else a model; `VectorFacts.known` tells whether one does.
+
+        Args:
+            encoder: the model that the user names, which has to have made them; None if none is named.
+            prompt: the text in front of each document; None takes that of the record, or the model's own.
+
+        Raises:
+            InputError: if the model makes others.
+        """
+        if encoder is None:
+            return self.origin
+        prompt = self.document_prompt(encoder, prompt)
+        self.check_made_by(encoder, prompt)
+        if self.origin.known:
+            return self.origin
+        return VectorFacts.of(encoder, prompt)
 
     def opened(
         self, options: SearchOptions, encoder: SentenceEncoder, rescore: StoredVectors | None

@@ -18,7 +18,7 @@ from sentcli.stores.inputs import Inputs, read_rows
 from sentcli.stores.passages import Cutting, facts_of
 from sentcli.stores.record import NULL, CollectionRecord, fields_of
 from sentcli.stores.row_places import Places
-from sentcli.stores.row_vectors import EncodedVectors, EncodeSettings, GivenVectors, RowVectors
+from sentcli.stores.row_vectors import EncodedVectors, GivenVectors, RowVectors
 from sentcli.stores.table_rows import TableRows
 
 if TYPE_CHECKING:
@@ -130,33 +130,24 @@ class CollectionInput:
         from sentcli.encoder import load_encoder
 
         origin = stored.origin
-        if self.model is None:
-            if not origin.known:
-                raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
-            return origin
-        encoder = load_encoder(self.model, self.load)
-        prompt = stored.document_prompt(encoder, self.doc_prompt)
-        stored.check_made_by(encoder, prompt)
-        if origin.known:
-            return origin
-        return VectorFacts.of(encoder, prompt)
+        encoder = None
+        if self.model is not None:
+            encoder = load_encoder(self.model, self.load)
+        facts = stored.facts(encoder, self.doc_prompt)
+        if not facts.known:
+            raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
+        return facts
 
     def _of_texts(self) -> CollectionRows:
         """Return the rows of files of texts, which are encoded as they are needed."""
         from sentcli.encoder import load_encoder
-        from sentcli.stores.cached_encoder import CachedEncoder
 
         if self.model is None:
             raise InputError("files of text are encoded first: give the model with -m")
         cut = self.cutting.rows()
         inputs = read_rows(self.names, self.text, output="-", cut=cut)
         encoder = load_encoder(self.model, self.load)
-        settings = EncodeSettings(
-            prompt=encoder.spec.prompt_of_documents(self.doc_prompt),
-            passages=facts_of(cut),
-            encode=CachedEncoder.of(encoder, self.load).encode_distinct,
-        )
-        vectors = EncodedVectors(encoder, settings)
+        vectors = EncodedVectors.of_documents(encoder, self.load, self.doc_prompt, facts_of(cut))
         return CollectionRows(inputs, self._record(vectors.facts, inputs, vectors), vectors)
 
     def _record(self, facts: VectorFacts, inputs: Inputs, vectors: RowVectors) -> CollectionRecord:

@@ -169,24 +169,18 @@ class Filling:
         Raises:
             InputError: if the model makes other vectors.
         """
-        from sentcli.encoder.vector_facts import VectorFacts
         from sentcli.stores.row_vectors import GivenVectors
 
         given = self.given
         assert given is not None
         name, blocks = given.origin.name, given.blocks
-        facts: dict[str, Any] = {}
-        if given.origin.known:
-            facts = given.origin.recorded()
-        if encoder is not None:
-            prompt = given.document_prompt(encoder, doc_prompt)
-            given.check_made_by(encoder, prompt)
-            facts = facts or VectorFacts.of(encoder, prompt).recorded()
-        if not facts:
+        facts = given.facts(encoder, doc_prompt)
+        if not facts.known:
             console.note(f"{name} does not say which model made its vectors: -m at each search has to be it")
         if len(blocks) != self.inputs.survey.rows:
             raise InputError(f"{name} has {len(blocks):,} vectors, {self.inputs.survey.rows:,} texts")
-        return GivenVectors(blocks.take, blocks.dimension, facts, name)
+        recorded = facts.recorded() if facts.known else {}
+        return GivenVectors(blocks.take, blocks.dimension, recorded, name)
 
     def write(self, vectors: RowVectors) -> EncodeSummary:
         """Write the rows with their vectors, behind a progress bar, and say what was written.

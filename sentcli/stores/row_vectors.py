@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -133,6 +133,32 @@ class EncodedVectors:
     encoder: SentenceEncoder
     settings: EncodeSettings = field(default_factory=EncodeSettings)
     encodes = True
+
+    @classmethod
+    def of_documents(
+        cls,
+        encoder: SentenceEncoder,
+        load: LoadOptions,
+        doc_prompt: str | None,
+        passages: Passages | None,
+        pool: Pool | None = None,
+    ) -> Self:
+        """Return the vectors of documents, which are taken from the cache where it has them, as after ``retrieve``.
+
+        Args:
+            encoder: the model.
+            load: how it was loaded.
+            doc_prompt: the text in front of each document; None takes the model's own.
+            passages: how they were cut.
+            pool: workers on a cluster, which have no cache.
+        """
+        from sentcli.stores.cached_encoder import CachedEncoder
+
+        encode = None
+        if pool is None:
+            encode = CachedEncoder.of(encoder, load).encode_distinct
+        prompt = encoder.spec.prompt_of_documents(doc_prompt)
+        return cls(encoder, EncodeSettings(prompt, passages=passages, encode=encode, pool=pool))
 
     @property
     def dimension(self) -> int:

@@ -26,7 +26,6 @@ from sentcli.search.index_files import INDEX
 from sentcli.search.options import IndexOptions
 from sentcli.search.recall import recall_table
 from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
-from sentcli.stores.cached_encoder import CachedEncoder
 from sentcli.stores.directory.indexes import IndexesToBuild, indexes_to_build
 from sentcli.stores.directory.indexing import (
     build_index,
@@ -39,7 +38,7 @@ from sentcli.stores.directory.indexing import (
 from sentcli.stores.filling import Filling, open_given
 from sentcli.stores.options import TextOptions, WriteOptions
 from sentcli.stores.passages import Cutting
-from sentcli.stores.row_vectors import EncodedVectors, EncodeSettings, RowVectors
+from sentcli.stores.row_vectors import EncodedVectors, RowVectors
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -163,7 +162,8 @@ def compare_files(job: IndexJob, output: Path) -> Result:
     clock = Clock()
     filling = _read(job, output)
     encoder = load_encoder(str(job.model), job.load)
-    results = filling.compare(_encoded(job, filling, encoder, None))
+    vectors = EncodedVectors.of_documents(encoder, job.load, job.doc_prompt, filling.passages)
+    results = filling.compare(vectors)
     record = Record("index", str(job.model), {"dry_run": True}, results, encoder.environment(), clock.seconds)
     return Result.of(record)
 
@@ -214,16 +214,7 @@ def _vectors(
     assert encoder is not None
     if request is not None:
         check_request(request, filling.inputs.survey.rows, encoder, appended=filling.writing.append)
-    return _encoded(job, filling, encoder, pool)
-
-
-def _encoded(job: IndexJob, filling: Filling, encoder: SentenceEncoder, pool: Pool | None) -> EncodedVectors:
-    """Return the vectors that a model makes, except those that the cache has, as after ``retrieve`` on the file."""
-    encode = None
-    if pool is None:
-        encode = CachedEncoder.of(encoder, job.load).encode_distinct
-    prompt = encoder.spec.prompt_of_documents(job.doc_prompt)
-    return EncodedVectors(encoder, EncodeSettings(prompt, passages=filling.passages, encode=encode, pool=pool))
+    return EncodedVectors.of_documents(encoder, job.load, job.doc_prompt, filling.passages, pool)
 
 
 def build_all(store: VectorDirectory, indexes: IndexesToBuild, cluster: ClusterOptions) -> Result:

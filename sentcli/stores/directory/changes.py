@@ -17,7 +17,7 @@ from sentcli.arrays import BoolArray, UInt64Array, looked_up
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.io.column_hashes import row_hashes, value_hashes
-from sentcli.io.writers import DIRECTORY, arrow_column
+from sentcli.io.writers import DIRECTORY, arrow_rows
 from sentcli.stores.changes import ChangeCount, Changes
 from sentcli.stores.directory.settings import require_same_vectors
 
@@ -48,8 +48,9 @@ class DirectoryComparison:
 
     def add(self, block: Block) -> None:
         """Count the rows of a block."""
-        ids = value_hashes(arrow_column(block.ids, pa.string()))
-        contents = row_hashes(self._as_written(block))
+        columns = arrow_rows(block, self.column_types)
+        ids = value_hashes(columns.pop("id"))
+        contents = row_hashes(columns)
         place = looked_up(ids, self._ids)
         is_there = place >= 0
         is_same = is_there.copy()
@@ -60,13 +61,6 @@ class DirectoryComparison:
         texts = block.encoded_texts
         new = np.flatnonzero(self.stored.find(block.digests) < 0).tolist()
         self.count.add_texts((texts[row], block.digests[row]) for row in new)
-
-    def _as_written(self, block: Block) -> dict[str, pa.Array]:
-        """Return the texts and the columns of a block as they are written into a directory."""
-        columns = {"text": arrow_column(block.texts, pa.string())}
-        for name, values in block.columns.items():
-            columns[name] = arrow_column(values, self.column_types[name])
-        return columns
 
     def total_of(self, inputs: Inputs) -> Changes:
         """Return what has changed, after reading all rows if none was counted yet; nothing is encoded."""
