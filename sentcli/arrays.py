@@ -1,9 +1,14 @@
 """Types of NumPy arrays, by the type of their numbers, and looking values up in rising ones."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Float32Array = npt.NDArray[np.float32]
 """Numbers in single precision, such as scores."""
@@ -36,6 +41,22 @@ def distinct(numbers: Int64Array) -> Int64Array:
     if not repeats.any():
         return numbers
     return numbers[np.append(True, ~repeats)]
+
+
+def components(firsts: Sequence[int] | Int64Array, seconds: Sequence[int] | Int64Array, count: int) -> Int64Array:
+    """Return the group of each of some things, those that a chain of links connects in one, by its number ``[count]``.
+
+    Args:
+        firsts: one end of each link ``[links]``.
+        seconds: the other ends ``[links]``.
+        count: of the things.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(len(firsts), np.int8), (firsts, seconds)), shape=(count, count))
+    _, group_of = connected_components(links, directed=False)
+    return np.asarray(group_of, np.int64)
 
 
 def looked_up(values: AnyArray, rising: AnyArray, numbers: Int64Array | None = None) -> Int64Array:

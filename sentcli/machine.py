@@ -180,6 +180,13 @@ def _cpuinfo(key: str) -> str | None:
     return None
 
 
+def instructions() -> frozenset[str]:
+    """Return the instructions of this processor by their names in Linux; none for another one than x86 or system."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return frozenset()
+    return frozenset((_cpuinfo("flags") or "").split())
+
+
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The variable of the environment that names the GPUs which a process may use."""
 DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -211,11 +218,11 @@ def sums_saturate(runtime: str = "onnx") -> bool:
     Args:
         runtime: ``onnx``, or ``openvino``, which heeds the limit that the environment sets for oneDNN.
     """
-    flags = _cpuinfo("flags")
-    if flags is None:  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
+    known = instructions()
+    if not known:  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
         return platform.machine() not in ("arm64", "aarch64")
     if runtime == "openvino":
         limits = [os.environ.get(name, "").upper() for name in ONEDNN_LIMITS]
         if any(limit in ISAS_WITHOUT_VNNI for limit in limits):
             return True
-    return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
+    return known.isdisjoint(("avx512_vnni", "avx_vnni", "amx_int8"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentcli.arrays import components
 from sentcli.errors import InputError
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_tasks import SampledSet, sampled
@@ -182,9 +183,6 @@ def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str
 
 def _groups(query_set: QuerySet) -> list[int]:
     """Return the number of the group of each query: those of connected documents have the same."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     places = query_set.documents.places
     firsts: list[int] = []
     seconds: list[int] = []
@@ -197,9 +195,7 @@ def _groups(query_set: QuerySet) -> list[int]:
         relevant.append(positions[0])
         firsts += [positions[0]] * len(positions)
         seconds += positions
-    size = len(places)
-    edges = coo_array(([True] * len(firsts), (firsts, seconds)), shape=(size, size))
-    _, group_of = connected_components(edges, directed=False)
+    group_of = components(firsts, seconds, len(places))
     return [int(group_of[position]) for position in relevant]
 
 

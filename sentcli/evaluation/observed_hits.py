@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sentcli.arrays import BoolArray, Float64Array, Int64Array
+from sentcli.arrays import BoolArray, Float64Array, Int64Array, components
 from sentcli.errors import InputError
 from sentcli.evaluation.differences import student
 from sentcli.search.calibration import LearnedFrom
@@ -115,14 +115,8 @@ def folds(groups: Int64Array) -> Int64Array:
 
 def groups_of_pairs(first: Sequence[Hashable], second: Sequence[Hashable]) -> Int64Array:
     """Return the number of the group of each pair ``[n]``; pairs that share a text, also by others, are in one."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     numbers: dict[Hashable, int] = {}
-    ends = []
-    for texts in (first, second):
-        ends.append([numbers.setdefault(text, len(numbers)) for text in texts])
-    size = len(numbers)
-    edges = coo_array((np.ones(len(first), np.int8), ends), shape=(size, size))
-    _, group_of_text = connected_components(edges, directed=False)
-    return np.asarray(group_of_text, np.int64)[ends[0]]
+    firsts = [numbers.setdefault(text, len(numbers)) for text in first]
+    seconds = [numbers.setdefault(text, len(numbers)) for text in second]
+    group_of_text = components(firsts, seconds, len(numbers))
+    return group_of_text[firsts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -172,8 +173,13 @@ def free_name(name: str) -> str:
 
 
 def words_of_name(path: Path) -> str:
-    """Return the words of a file's name, which may be joined by signs or capitals."""
-    return re.sub(r"[^\w]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
+    """Return the words of a file's name, which may be joined by signs or capitals; letters keep their marks."""
+    signs = []
+    for sign in path.stem:
+        is_of_word = unicodedata.category(sign)[0] in "LMN"
+        signs.append(sign if is_of_word else " ")
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", "".join(signs))
+    return " ".join(apart.split())
 
 
 def _cell(value: Any) -> Any:

@@ -8,14 +8,13 @@ read once, when the library is loaded.
 from __future__ import annotations
 
 import os
-import platform
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+
+from sentcli.machine import instructions
 
 CORETYPE = "OPENBLAS_CORETYPE"
 KERNELS = {"SkylakeX": {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}, "Haswell": {"avx2", "fma"}}
@@ -32,17 +31,6 @@ def fitting(instructions: frozenset[str]) -> str | None:
         if needed <= instructions:
             return name
     return None
-
-
-def instructions() -> frozenset[str]:
-    """Return the instructions of this processor by their names in Linux; none for another one than x86 or system."""
-    with suppress(OSError):
-        if platform.machine() in ("x86_64", "AMD64"):
-            text = Path("/proc/cpuinfo").read_text("ascii", "replace")
-            flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-            if flags:
-                return frozenset(flags[1].split())
-    return frozenset()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentcli.arrays import BoolArray, Float32Array, Int64Array
+from sentcli.arrays import BoolArray, Float32Array, Int64Array, components
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.recall import SAMPLE_ROWS
 from sentcli.search.searcher import Searcher
@@ -154,12 +154,7 @@ def groups_of(pairs: SimilarPairs, rows: int) -> Int64Array:
 
     Groups are numbered from 0, the largest first, and groups of equal size in the order of their first rows.
     """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    are_linked = np.ones(len(pairs.first), bool)
-    links = coo_matrix((are_linked, (pairs.first, pairs.second)), shape=(rows, rows))
-    _, component = connected_components(links, directed=False)
+    component = components(pairs.first, pairs.second, rows)
     _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -sizes))
     number = np.empty(len(order), np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +10,9 @@ from sentcli.evaluation.beir_files import beir_file, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.formats import records
+from sentcli.io.pages import words_of_name
 from sentcli.io.sources import MARKDOWN_SUFFIXES, Source
 from sentcli.io.text_inputs import visible_files
-from sentcli.search.words import MARKS
 from sentcli.testset.documents import (
     FIRST_SENTENCE,
     TEXT_SUFFIXES,
@@ -94,7 +93,7 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
         if path.suffix.lower() not in TEXT_SUFFIXES:
             links += _add_sections(source, text, page, prefix, documents, targets)
         elif text.strip():
-            name = re.sub(rf"[^\w{MARKS}]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
+            name = words_of_name(path)
             key = free_id(source, prefix + page, documents.places)
             documents.add(key, name, text.strip(), "file name")
     added = len(ids) - before

@@ -18,6 +18,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.disk_texts import texts_on_disk
 from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
+from sentcli.search.words import plain
 
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""
@@ -161,11 +162,11 @@ def file_facts(
 
 def leaked_rows(corpus: TrainingSentences, texts: Iterable[str]) -> list[int]:
     """Return the rows that hold one of some texts, whatever its case and its spaces."""
-    tested = set(map(_plain, texts))
+    tested = set(map(plain, texts))
     leaked: set[int] = set()
     for column in corpus.texts:
         for row, text in enumerate(column):
-            if _plain(text) in tested:
+            if plain(text) in tested:
                 leaked.add(row)
     return sorted(leaked)
 
@@ -179,7 +180,3 @@ def without_rows(corpus: TrainingSentences, rows: Iterable[int]) -> TrainingSent
     if corpus.scores is not None:
         scores = list(compress(corpus.scores, stays))
     return replace(corpus, texts=texts, scores=scores)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())

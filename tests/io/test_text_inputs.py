@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -137,3 +138,13 @@ def test_many_pages_that_are_read_line_by_line_are_said_once(invoke, tiny_bert, 
         (tmp_path / "pages" / f"{number}.md").write_text(f"# Page {number}\n")
     done = invoke("encode", tmp_path / "pages", "-m", tiny_bert, "-o", tmp_path / "out", check=0)
     assert done.stderr.count("make-set") == 1 and done.stderr.count(".md") < 4
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])  # as Linux and macOS write names
+def test_the_title_of_a_text_file_is_its_name_with_all_accents(invoke, tiny_bert, tmp_path, form):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    name = unicodedata.normalize(form, "Résumé_été")
+    (folder / f"{name}.txt").write_text("the cat sat on the mat\n")
+    invoke("encode", folder, "--passages", "-o", tmp_path / "v.parquet", "-m", tiny_bert, check=0)
+    assert pq.read_table(tmp_path / "v.parquet")["title"].to_pylist() == [name.replace("_", " ")]
