@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -116,7 +117,9 @@ def folds(groups: Int64Array) -> Int64Array:
 def groups_of_pairs(first: Sequence[Hashable], second: Sequence[Hashable]) -> Int64Array:
     """Return the number of the group of each pair ``[n]``; pairs that share a text, also by others, are in one."""
     numbers: dict[Hashable, int] = {}
-    firsts = [numbers.setdefault(text, len(numbers)) for text in first]
-    seconds = [numbers.setdefault(text, len(numbers)) for text in second]
+    for text in chain(first, second):
+        numbers.setdefault(text, len(numbers))
+    firsts = list(map(numbers.__getitem__, first))
+    seconds = list(map(numbers.__getitem__, second))
     group_of_text = components(firsts, seconds, len(numbers))
     return group_of_text[firsts]
