@@ -1,6 +1,6 @@
 """sentcli: train, measure, ship and search with sentence embeddings.
 
-Every verb of the command line is a function here, with the long names of its options as keywords: ``encode``,
+The verbs of the command line are functions here, with the long names of their options as keywords: ``encode``,
 ``train``, ``sts_eval`` and so on. ``SentenceEncoder`` turns texts into vectors; the losses are in
 ``sentcli.objectives``. Everything heavy is imported where it is used, so that ``import sentcli`` is instant.
 """
@@ -27,7 +27,11 @@ VERBS = (
     "migrate",
     "report",
     "analyze",
+    "check",
+    "make_set",
+    "mine",
 )
+"""The last three are commands of ``sentcli data``."""
 __all__ = ["SentenceEncoder", "__version__", *VERBS]
 
 

@@ -833,3 +833,138 @@ Returns:
 Raises:
     SentcliError: whatever error the command ends with."""
     ...
+
+def check(
+    file: str,
+    *,
+    pair_fields: str | None = None,
+    kind: Literal['scored', 'binary', 'classed-pairs', 'pairs', 'triplets', 'retrieval', 'labels'] | None = None,
+    model: str | None = None,
+    id_field: str | None = None,
+    json: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> Result:
+    """Say what a table of your own holds, before it trains or scores a model.
+
+    Args:
+        file: A table: csv, tsv, jsonl, parquet, arrow, feather, xlsx or ods.
+        pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
+        kind: The kind of the table; default: told from the names of the columns and from all values.
+        model: Lengths are in tokens of this model, against its maximum length; else in words.
+        id_field: The column of the ids; default: id or _id, if there is one.
+        json: Write the result as JSON; - is standard output.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
+    ...
+
+def make_set(
+    corpus: list[str] | str,
+    *,
+    output: Path | str,
+    text_field: str | None = None,
+    title_field: str | None = None,
+    limit: int = 1000,
+    seed: int = 0,
+    write_with: str | None = None,
+    queries: str | None = None,
+    judge: int | None = None,
+    model: list[str] | str | None = None,
+    judgements: str | None = None,
+    overwrite: bool = False,
+    json: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> Result:
+    """Make a retrieval set of your own documents, which 'sentcli evaluate' compares models on.
+
+    Args:
+        corpus: Tables (csv, tsv, jsonl, parquet), folders of Markdown or text files, or folders in BEIR layout.
+        output: The folder of the set, in BEIR layout, with its queries in the split test.
+        text_field: Column of the text; default: told from the names.
+        title_field: Column of the title or question; default: told from the names.
+        limit: The most queries; more are drawn at random.
+        seed: Of what is drawn at random.
+        write_with: Let a model write the queries: http://HOST/v1#MODEL, a seq2seq model, or answers of one (.jsonl).
+        queries: Real queries to judge, a line each; default: those of a folder in BEIR layout, else made ones.
+        judge: Let people judge N queries.
+        model: A model that searches for the documents to judge; may be given several times.
+        judgements: The table, filled in: 0 for not relevant, and more the better a document answers.
+        overwrite: Replace an output that exists.
+        json: Write the result as JSON; - is standard output.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
+    ...
+
+def mine(
+    source: str,
+    *,
+    model: str,
+    output: Path | str,
+    corpus: str | None = None,
+    split: str | None = None,
+    pair_fields: str | None = None,
+    text_field: str = 'text',
+    title_field: str | None = None,
+    id_field: str | None = None,
+    search: Literal['dense', 'bm25', 'rrf'] = 'dense',
+    ranks: str = '10-50',
+    below: float = 0.95,
+    apart: bool = True,
+    near: float = 0.9,
+    negatives: int = 5,
+    language: str | None = None,
+    similarity: Literal['cosine', 'dot'] | None = None,
+    judge: str | None = None,
+    query_prompt: str | None = None,
+    doc_prompt: str | None = None,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    backend: Literal['auto', 'torch', 'onnx', 'openvino'] = 'auto',
+    precision: Literal['auto', 'fp32', 'fp16', 'bf16', 'int8'] = 'auto',
+    device: str = 'auto',
+    allow_cpu_fallback: bool = False,
+    rerun: bool = False,
+    overwrite: bool = False,
+    json: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> Result:
+    """Mine hard negatives for training: documents near a query that are none of its positives.
+
+    Args:
+        source: A table of anchor and positive, as train reads it, or a retrieval set: a folder in BEIR layout, or a name of sentcli data list.
+        model: A model folder, a short name (sentcli doctor lists them), or a hub id.
+        output: The rows: anchor, positive, negative_1 and so on, as JSON Lines or .parquet.
+        corpus: The documents: a file of texts, a folder in BEIR layout, or a directory of encode, whose vectors are taken if the model made them; default: the corpus of the set.
+        split: Split of the set's qrels; default: test.
+        pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
+        text_field: Column that holds the text.
+        title_field: Column of a corpus whose text stands in front of the document's.
+        id_field: Column that holds the id: id, else _id, else the row number.
+        search: How candidates are found: dense (exact search with the model), bm25, or rrf, both fused by rank.
+        ranks: The candidates, by their ranks from 1 among the documents that are no known positive.
+        below: A negative's score is below this share of the positive's, both by the model.
+        apart: A negative's cosine with the positive is below the same share of the query's cosine with it.
+        near: Cosine with a positive from which a document is its near copy and no negative.
+        negatives: Negatives of each row.
+        language: Language of bm25: english, or another that Snowball stems, or none.
+        similarity: Similarity of query and document: cosine or dot; default: what the model's folder says, else cosine.
+        judge: A cross-encoder whose score for a negative has to be below the same share of the positive's; where its scores are no probabilities, their sigmoid is compared.
+        query_prompt: Text in front of each query; default: the model's own.
+        doc_prompt: Text in front of each document; default: the model's own.
+        pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
+        max_length: Tokens a text, special ones included; longer texts are cut and counted.
+        backend: What runs the model: auto takes the fastest that gives the same vectors and says which.
+        precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
+        device: auto, cpu, cuda, cuda:1, mps.
+        allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
+        rerun: Encode and score again instead of reading what is kept.
+        overwrite: Replace an output that exists.
+        json: Write the result as JSON; - is standard output.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
+    ...

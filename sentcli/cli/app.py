@@ -119,7 +119,7 @@ class DataVerbs(Verbs):
         "list": "verbs.data:list_sets",
         "get": "verbs.data:get",
         "verify": "verbs.data:verify",
-        "check": "verbs.data_check:check",
+        "check": "verbs.check:check",
         "make-set": "verbs.make_set:make_set",
         "mine": "verbs.mine:mine",
     }

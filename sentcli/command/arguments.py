@@ -344,6 +344,8 @@ def in_python(
         values = _values_in(words[3:], arguments)
     elif words[:2] == ["sentcli", verb]:
         values = _values_in(words[2:], arguments)
+    elif words[:3] == ["sentcli", "data", verb]:
+        values = _values_in(words[3:], arguments)
     else:
         return None
     if values is None:

@@ -15,21 +15,25 @@ from typer.main import get_command
 
 import sentcli
 from sentcli import SentenceEncoder
-from sentcli.cli.app import Sentcli, app
+from sentcli.cli.app import DataVerbs, Sentcli, app
 from sentcli.errors import InputError
 from tests.tolerance import VECTORS
 
 
 @pytest.mark.parametrize("name", sentcli.VERBS)
 def test_the_keywords_are_the_long_names_of_the_flags(name):
-    command = get_command(app).get_command(None, name.replace("_", "-"))
+    typed = name.replace("_", "-")
+    commands = get_command(app)
+    if typed not in Sentcli.verbs:
+        commands = commands.get_command(None, "data")
+    command = commands.get_command(None, typed)
     flags = {max(p.opts, key=len).lstrip("-").replace("-", "_") for p in command.params if p.opts[0].startswith("-")}
     keywords = set(inspect.signature(getattr(sentcli, name)).parameters)
     assert flags - {"debug", "help", "help_all"} <= keywords
 
 
 def test_every_verb_is_a_command():
-    assert {name.replace("_", "-") for name in sentcli.VERBS} <= set(Sentcli.verbs)
+    assert {name.replace("_", "-") for name in sentcli.VERBS} <= {*Sentcli.verbs, *DataVerbs.verbs}
 
 
 def test_no_module_takes_the_name_of_a_verb():

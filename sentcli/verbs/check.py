@@ -15,7 +15,7 @@ from sentcli.model.options import OptionalModel
 
 @verb("check")
 def check(
-    file: Annotated[str, Flag(metavar="FILE", positional=True)],
+    file: Annotated[str, Holds.TEXT_FILE, Flag(metavar="FILE", positional=True)],
     pair_fields: PairFields = None,
     kind: Kind | None = None,
     model: OptionalModel = None,
