@@ -32,15 +32,16 @@ VERBS = (
     "mine",
 )
 """The last three are commands of ``sentcli data``."""
-__all__ = ["SentenceEncoder", "__version__", *VERBS]
+_CLASSES = {"SentenceEncoder": "encoder.sentence_encoder", "Result": "command.result"}
+__all__ = ["Result", "SentenceEncoder", "__version__", *VERBS]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``SentenceEncoder`` and the verbs on first use (PEP 562)."""
+    """Import the classes and the verbs on first use (PEP 562)."""
     from importlib import import_module
 
-    if name == "SentenceEncoder":
-        return import_module("sentcli.encoder.sentence_encoder").SentenceEncoder
+    if name in _CLASSES:
+        return getattr(import_module(f"sentcli.{_CLASSES[name]}"), name)
     if name in VERBS:
         return getattr(import_module(f"sentcli.verbs.{name}"), name)
     raise AttributeError(f"module 'sentcli' has no attribute {name!r}")

@@ -56,7 +56,8 @@ def test_a_directory_is_searched_checked_updated_and_added_to(kept, invoke):
     invoke("index", "directory", "--check", check=0)
     assert changes(invoke, "-o", "directory") == SAME
     invoke("encode", "judged.csv", "-o", "directory", *TORCH, "--text-field", "text_a", "--append", check=2)
-    more = [{**json.loads(line), "id": f"more{number}"} for number, line in enumerate(Path("rows.jsonl").open())]
+    lines = Path("rows.jsonl").read_text().splitlines()
+    more = [{**json.loads(line), "id": f"more{number}"} for number, line in enumerate(lines)]
     Path("more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in more))
     invoke("index", "more.jsonl", "-o", "directory", *TORCH, "--type", "hnsw", "--append", check=0)
     assert len(hits(invoke, *directory, "--index", "hnsw")) == 5

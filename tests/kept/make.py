@@ -17,6 +17,7 @@ from contextlib import chdir
 from pathlib import Path
 
 from tests.conftest import save_backbone
+from tests.surface import surface
 
 NOUNS = "cat dog bird fish tree house river mat man woman child".split()
 TORCH = ("-m", "model", "--backend", "torch")
@@ -107,6 +108,7 @@ def main() -> None:
         for command in COMMANDS:
             sentcli(*command)
         dump_postgres()
+        Path("surface.txt").write_text(surface(), "utf-8")
         for lock in Path().rglob("*.lock"):
             lock.unlink()
 
