@@ -137,3 +137,22 @@ def test_a_table_of_postgresql_is_searched_and_comes_up_to_date(kept, invoke, po
             connection.execute(statement)
     assert hits(invoke, "--corpus", postgres, "--collection", "rows") == expected_hits()
     assert changes(invoke, "--to", postgres, "--collection", "rows") == SAME
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("directory/manifest.json", ("retrieve", "--corpus", "directory", *TORCH, "--query", "cat")),
+        ("directory/indexes/hnsw/index.json", ("retrieve", "--corpus", "directory", *TORCH, "--query", "cat")),
+        ("export/export.json", ("encode", "rows.jsonl", "-o", "now.npy", "-m", "export")),
+        ("baseline.json", ("evaluate", "judged.csv", *TORCH, "--baseline", "baseline.json")),
+        ("set/set.json", ("retrieve", "--beir", "set", *TORCH)),
+    ],
+)
+def test_a_format_of_a_later_version_is_refused_by_name(kept, invoke, file, command):
+    path = Path(file)
+    content = json.loads(path.read_text())
+    content["format"] += 98
+    path.write_text(json.dumps(content))
+    said = invoke(*command, check=2).stderr
+    assert path.name in said and "format" in said

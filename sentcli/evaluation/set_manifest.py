@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sentcli import __version__
 from sentcli.io.digests import file_digest
@@ -40,7 +40,7 @@ class SetManifest:
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the files of the set."""
     sentcli: str = __version__
-    format: int = 1
+    format: Literal[1] = 1
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of a set, with the checksums of its files."""
