@@ -1,16 +1,14 @@
-"""What an update keeps against making it anew: graphs, words and counts of tokens; and training without own kernels.
+"""What an update keeps against making it anew: graphs and counts of tokens; and training without own kernels.
 
     SENTCLI_DATA=... python benchmarks/kept.py graph [--rows 100000] [--dimensions 64] [--share 0.01] [--runs 3]
-    SENTCLI_DATA=... python benchmarks/kept.py words [--rows 100000] [--share 0.01]
     SENTCLI_DATA=... python benchmarks/kept.py tokens [--rows 100000] [--share 0.01]
     SENTCLI_DATA=... python benchmarks/kept.py training [--steps 8] [--precision bf16]
 
-The first three run `sentcli index ROWS -o DIRECTORY --update`, in turn as it is and with one function replaced by the
-simple way: the graph is built anew, all texts are cut into words, the tokens of all texts are counted. Each run is a
+The first two run `sentcli index ROWS -o DIRECTORY --update`, in turn as it is and with one function replaced by the
+simple way: the graph is built anew, the tokens of all texts are counted. Each run is a
 process of its own and begins with the same directory, the share of whose texts has changed. `command` is the processor
 time of the process, which starts Python, loads the model and writes the directory anew; `step` is that of the part of
-it that keeps something. Rows of `graph` and `tokens` are those of `pipeline.py`, those of `words` are the documents of
-the retrieval sets, each of the later ones with a word more; the model is a table (`train --method bag-of-words`), whose
+it that keeps something. Rows are those of `pipeline.py`; the model is a table (`train --method bag-of-words`), whose
 vectors cost next to nothing. What is found is compared with what a directory made anew finds, by `results`.
 
 `training` is the loop of `train_speed.py` in one process, with all of `sentcli/model/kernels.py` and without its parts.
@@ -26,14 +24,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from common import data_folder, machine
+from common import machine
 from pipeline import processor_time, texts
 from places import write
 
 SENTCLI = [sys.executable, "-m", "sentcli"]
-INDEXES = {"graph": "hnsw", "words": "bm25", "tokens": "flat"}
+INDEXES = {"graph": "hnsw", "tokens": "flat"}
 
 
 def main() -> None:
@@ -63,7 +60,7 @@ def main() -> None:
 
 def measure(options: argparse.Namespace, folder: Path) -> None:
     """Print the medians of updates of a directory."""
-    before = documents(options.rows) if options.case == "words" else texts(options.rows)
+    before = texts(options.rows)
     after = list(before)
     for number in range(0, options.rows, round(1 / options.share)):
         after[number] = f"{before[number]} and {number}"
@@ -107,41 +104,24 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
 def said(results: dict) -> dict:
     """Return what results say about the equality of both sides."""
     chosen = (results.get("recall") or {}).get("chosen")
-    names = ("rows", "rows_added", "dead_nodes", "rows_cut", "tokens of the directory")
+    names = ("rows", "rows_added", "dead_nodes", "tokens of the directory")
     return {"chosen": chosen, **{name: results[name] for name in names if name in results}}
-
-
-def documents(count: int) -> list[str]:
-    """Return the texts of the documents of the retrieval sets, and again with a word more until they are so many."""
-    found = []
-    for path in sorted((data_folder() / "retrieval").glob("*/corpus.jsonl")):
-        for line in path.read_text("utf-8").splitlines():
-            document = json.loads(line)
-            found.append(f"{document.get('title', '')} {document['text']}")
-    return [f"{found[number % len(found)]} w{number // len(found)}" for number in range(count)]
 
 
 def update(case: str, side: str, command: list[str]) -> None:
     """Run a command of sentcli in this process, and print the processor time of the step of the case."""
     from sentcli.cli import main as run
-    from sentcli.search import bm25, index
-    from sentcli.search.vector_directory import VectorDirectory
+    from sentcli.search import index
     from sentcli.stores.directory import texts as stored
 
     seconds: list[float] = []
     if side == "simple" and case == "graph":
         index.with_kept_graph = lambda manifest, *_: manifest
-    if side == "simple" and case == "words":
-        build_words = VectorDirectory.build_words
-        VectorDirectory.build_words = lambda store, language, earlier: build_words(store, language)
-        save = bm25.BM25.save
-        bm25.BM25.save = lambda words, place: save(without_counts(words), place)
     if side == "simple" and case == "tokens":
         init = stored._ShardTokens.__init__
         stored._ShardTokens.__init__ = lambda self, texts, number: init(self, texts, sys.maxsize)
     place, name = {
         "graph": (index._IndexBuild, "begin"),
-        "words": (VectorDirectory, "build_words"),
         "tokens": (stored._ShardTokens, "total"),
     }[case]
     setattr(place, name, timed(getattr(place, name), seconds))
@@ -153,12 +133,6 @@ def update(case: str, side: str, command: list[str]) -> None:
         run()
     finally:
         print(sum(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-
-
-def without_counts(words: Any) -> Any:
-    """Return an index of words that keeps nothing for a later update."""
-    words.document_words = None
-    return words
 
 
 def timed(work: Callable, seconds: list[float]) -> Callable:
