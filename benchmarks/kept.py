@@ -2,14 +2,14 @@
 
     SENTCLI_DATA=... python benchmarks/kept.py graph [--rows 100000] [--dimensions 64] [--share 0.01] [--runs 3]
     SENTCLI_DATA=... python benchmarks/kept.py tokens [--rows 100000] [--share 0.01]
-    SENTCLI_DATA=... python benchmarks/kept.py training [--steps 8] [--precision bf16]
+    SENTCLI_DATA=... python benchmarks/kept.py training [--steps 8] [--precision bf16] [--triplets] [--dropout 0]
 
 The first two run `sentcli index ROWS -o DIRECTORY --update`, in turn as it is and with one function replaced by the
-simple way: the graph is built anew, the tokens of all texts are counted. Each run is a
-process of its own and begins with the same directory, the share of whose texts has changed. `command` is the processor
-time of the process, which starts Python, loads the model and writes the directory anew; `step` is that of the part of
-it that keeps something. Rows are those of `pipeline.py`; the model is a table (`train --method bag-of-words`), whose
-vectors cost next to nothing. What is found is compared with what a directory made anew finds, by `results`.
+simple way: the graph is built anew, the tokens of all texts are counted. Each run is a process of its own and begins
+with the same directory, the share of whose texts has changed. `command` is the processor time of the process, which
+starts Python, loads the model and writes the directory anew; `step` is that of the part of it that keeps something.
+Rows are those of `pipeline.py`; the model is a table (`train --method bag-of-words`), whose vectors cost next to
+nothing. `results` has what both sides say of recall and counts.
 
 `training` is the loop of `train_speed.py` in one process, with all of `sentcli/model/kernels.py` and without its parts.
 """
@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--triplets", action="store_true")
     parser.add_argument("--model", default="minilm")
+    parser.add_argument("--dropout", type=float, help="of the training; that of the model if left out")
     options = parser.parse_args()
     print(machine())
     if options.case == "training":
@@ -158,13 +159,13 @@ def train(options: argparse.Namespace) -> None:
     own = dict(kernels.REPLACED)
     without = {
         "kept": (),
-        "torch's dropout": (functional.dropout, functional.scaled_dot_product_attention),
-        "torch's gradient of embeddings": (functional.embedding,),
+        "torch's dropout": (functional.dropout,),
+        "torch's attention": (functional.scaled_dot_product_attention,),
         "simple": tuple(own),
     }
     count = BATCH * options.steps
     columns = quora(count) if options.triplets else [wiki(count)]
-    side = Ours(columns, Setup(options.model, precision=options.precision))
+    side = Ours(columns, Setup(options.model, precision=options.precision, dropout=options.dropout))
     taken: dict[str, list[float]] = {name: [] for name in without}
     side()
     for _ in range(options.runs):
