@@ -16,7 +16,6 @@ nothing. `results` has what both sides say of recall and counts.
 
 import argparse
 import json
-import resource
 import shutil
 import statistics
 import sys
@@ -133,7 +132,15 @@ def update(case: str, side: str, command: list[str]) -> None:
     try:
         run()
     finally:
-        print(sum(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(sum(seconds), kilobytes_at_most())
+
+
+def kilobytes_at_most() -> int:
+    """Return the peak of the memory of this process; that of `resource` is at least its parent's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0
 
 
 def timed(work: Callable, seconds: list[float]) -> Callable:
