@@ -4,7 +4,9 @@
 
 Random unit vectors of 384 dimensions. `product`: NumPy's products of all queries and rows in tiles, without looking for
 the best ones; for one query `rows @ query`. `own`: `sentcli.search.exact.search` of the same vectors. `faiss`: its
-`knn` with the tiles that fit it best. Each figure is the best of the runs, and the share is product / own. Then 1,000
+`knn` with the tiles that fit it best. `numpy` and `torch`: the same products in blocks of 131,072 rows with
+`argpartition` and with `topk`, as one writes it; `--ways` prints these alone, the median of the processor times of runs
+in turn. Each other figure is the best of the runs, and the share is product / own. Then 1,000
 queries and k 100 for rows that are mapped from a file as float32 and float16, and for a mask of half of the rows.
 Below, in processes of their own: `knn` and the training of an IVF index with the kernels that faiss takes itself, and
 with those that sentcli gives it.
@@ -12,8 +14,10 @@ with those that sentcli gives it.
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +25,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from common import machine, seconds
 
-DIMENSION, TILE = 384, 8192
+DIMENSION, TILE, BLOCK = 384, 8192, 131_072
 TRAINING = """
 import sys, time
 import numpy as np
@@ -59,6 +63,58 @@ def best(work: Callable[[], object], runs: int) -> float:
     return min(seconds(work) for _ in range(runs))
 
 
+def by_numpy(queries: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
+    """Return the positions of the `k` best rows of each query, by products and `argpartition` of each block."""
+    scores, positions = [], []
+    for start in range(0, len(rows), BLOCK):
+        products = queries @ rows[start : start + BLOCK].T
+        found = np.argpartition(-products, k, axis=1)[:, :k]
+        scores.append(np.take_along_axis(products, found, 1))
+        positions.append(found + start)
+    all_scores = np.concatenate(scores, axis=1)
+    order = np.argsort(-all_scores, axis=1)[:, :k]
+    return np.take_along_axis(np.concatenate(positions, axis=1), order, 1)
+
+
+def by_torch(queries: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
+    """Return the positions of the `k` best rows of each query, by products and `topk` of each block."""
+    import torch
+
+    lists = []
+    for start in range(0, len(rows), BLOCK):
+        block = torch.from_numpy(rows[start : start + BLOCK])
+        best_of_block = (torch.from_numpy(queries) @ block.T).topk(k, dim=1)
+        lists.append((best_of_block.values, best_of_block.indices + start))
+    scores, positions = (torch.cat(column, dim=1) for column in zip(*lists, strict=True))
+    return positions.gather(1, scores.topk(k, dim=1).indices).numpy()
+
+
+def ways(rows: np.ndarray, runs: int) -> None:
+    """Print the processor times of searches by other ways, in those of our own."""
+    import faiss
+
+    from sentcli.search.exact import search
+
+    for count in (1, 16, 100, 1000):
+        queries = unit_vectors(count, 1)
+        works = {
+            "own": lambda q=queries: search(q, [rows], 100, similarity="dot"),
+            "faiss": lambda q=queries: faiss.knn(q, rows, 100, metric=faiss.METRIC_INNER_PRODUCT),
+            "numpy": lambda q=queries: by_numpy(q, rows, 100),
+            "torch": lambda q=queries: by_torch(q, rows, 100),
+        }
+        times: dict[str, list[float]] = {name: [] for name in works}
+        for number in range(runs + 1):
+            for name, work in works.items():
+                began = time.process_time()
+                work()
+                if number:  # the first round is not counted
+                    times[name].append(time.process_time() - began)
+        medians = {name: statistics.median(taken) for name, taken in times.items()}
+        shown = [f"{name} {1000 * median:.1f} ms ({median / medians['own']:.2f})" for name, median in medians.items()]
+        print(f"{count} queries, k 100: {', '.join(shown)}", flush=True)
+
+
 def other_rows(rows: np.ndarray, runs: int) -> None:
     """Print the times for rows in files and for some of the rows."""
     from sentcli.search.exact import Blocks, search
@@ -85,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--ways", action="store_true", help="of NumPy, torch and faiss alone")
     options = parser.parse_args()
     from sentcli.search.blas import kernels_of
     from sentcli.search.exact import search
@@ -95,6 +152,9 @@ def main() -> None:
     print(machine())
     print(f"kernels: NumPy {kernels_of('numpy.libs')}, faiss {kernels_of('faiss')}; {options.rows:,} rows")
     rows = unit_vectors(options.rows, 0)
+    if options.ways:
+        ways(rows, options.runs)
+        return
     for count in (1, 16, 100, 1000):
         queries = unit_vectors(count, 1)
 

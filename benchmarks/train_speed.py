@@ -43,6 +43,8 @@ class Setup:
     """Of our side."""
     own_pooling: bool = False
     """Whether the model's own pooling is taken, and not that of [CLS]; so it is for triplets."""
+    dropout: float | None = None
+    """Of our side; None takes that of the model."""
     peer_bf16: bool = False
     """Whether the peer, too, computes in bf16."""
 
@@ -139,6 +141,8 @@ class Ours:
         )
         length = {} if len(columns) > 1 else {"max_length": LENGTH}
         wanted = {"batch_size": setup.batch, "precision": setup.precision, "epochs": 1, **length}
+        if setup.dropout is not None:
+            wanted["dropout"] = setup.dropout
         settings = [(f"settings.{name}", value) for name, value in wanted.items()]
         self.run = prepare(replace(request, assignments=settings))
 

@@ -143,7 +143,7 @@ class DirectoryMove(Move):
             for request in indexes.of_vectors:
                 build_index(new, request, None)
             if indexes.language is not None:
-                new.build_words(indexes.language, VectorDirectory.open(self.place.path))
+                new.build_words(indexes.language)
             if self._has_changed():
                 raise InputError(f"{self.title} was changed by another process meanwhile: give the command again")
             self.place.keep_before()

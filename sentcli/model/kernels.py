@@ -1,4 +1,4 @@
-"""Operations of training on a CPU that are faster than torch's own: dropout, and the gradient of word embeddings."""
+"""Operations of training on a CPU that are faster than torch's own: dropout, and attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import dropout, embedding, scaled_dot_product_attention
+from torch.nn.functional import dropout, scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 LEVELS = 2**16
@@ -19,8 +19,6 @@ LEVELS = 2**16
 HALVES = (torch.bfloat16, torch.float16)
 FUSED_IF_POSSIBLE = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
 """The fused attention; the plain one for a mask that is trained itself, which the fused one does not take."""
-_LARGE_TABLE = 2000
-"""The least number of rows of a table of embeddings whose gradient is sparse."""
 
 
 class CpuKernels(TorchFunctionMode):
@@ -28,7 +26,9 @@ class CpuKernels(TorchFunctionMode):
 
     * Dropout, also that of attention weights, takes its bits from NumPy's SFC64, which is seeded by a number of torch's
       generator: so the random numbers of training still follow from torch's seed and state.
-    * The gradient of a large table of embeddings has the rows that were looked up, and not a zero for every other.
+    * Attention without dropout is computed in fp32 where the states are in a half precision.
+
+    docs/studies/speed.md says how much time a training takes without them.
     """
 
     def __torch_function__(
@@ -36,27 +36,6 @@ class CpuKernels(TorchFunctionMode):
     ) -> Any:
         """Call what replaces a function of torch, or the function."""
         return REPLACED.get(func, func)(*args, **(kwargs or {}))
-
-
-def sparse_embedding(
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Tensor:
-    """Look up embeddings ``[..., d]``; the gradient of a large table on a CPU is sparse."""
-    large = weight.device.type == "cpu" and len(weight) >= _LARGE_TABLE and not scale_grad_by_freq
-    return embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse or large)
-
-
-def dense_gradients(parameters: Iterable[Tensor]) -> None:
-    """Replace sparse gradients, which the optimisers and the clipping do not take, by dense ones."""
-    for parameter in parameters:
-        if parameter.grad is not None and parameter.grad.is_sparse:
-            parameter.grad = parameter.grad.to_dense()
 
 
 def fast_dropout(states: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -146,6 +125,5 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
 
 REPLACED: dict[Any, Callable[..., Any]] = {
     dropout: fast_dropout,
-    embedding: sparse_embedding,
     scaled_dot_product_attention: fast_attention,
 }

@@ -24,7 +24,6 @@ from sentcli.errors import DataError, InputError, nearest, one_line, required
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
-from sentcli.search.document_words import DocumentWords, WordCounts, in_alphabet
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.words import FOLDED, PATTERNS, Analyzer, is_unspaced, separated
 
@@ -54,8 +53,6 @@ class WordsRecord:
     k1: Annotated[float, Ge(0), Le(1e9)]
     b: Annotated[float, Ge(0), Le(1)]
     analyzer: Analyzer = "words"
-    cut_by: str = ""
-    """The libraries that cut texts into words, and their versions."""
 
 
 class BM25Settings(BaseModel, extra="forbid"):
@@ -79,8 +76,6 @@ class BM25Vocabulary(RootModel[dict[str, Annotated[int, Ge(0)]]]):
 
 ARRAYS = {"data.csc.index.npy": "f", "indices.csc.index.npy": "i", "indptr.csc.index.npy": "i"}
 """The arrays of bm25s, with NumPy's letters of fractions and whole numbers."""
-COUNTS = "counts.csc.index.npy"
-"""How often each word is in each document, beside the arrays of bm25s and in their order."""
 
 
 class BM25:
@@ -94,10 +89,6 @@ class BM25:
         self.b = b
         self.language = language
         self.analyzer = analyzer
-        self.document_words: DocumentWords | None = None
-        """The words from which it was built; None after `open`."""
-        self.counts: WordCounts | None = None
-        """How often words are in documents, as `open` reads it; None if texts would be cut otherwise now."""
 
     def __len__(self) -> int:
         return self._rows
@@ -116,20 +107,16 @@ class BM25:
             InputError: for an unknown language, or parameters out of their bounds.
             MissingExtraError: if bm25s or PyStemmer is not installed.
         """
-        return cls.of_words(cut(texts, language), k1=k1, b=b, language=language)
-
-    @classmethod
-    def of_words(cls, words: DocumentWords, *, k1: float = K1, b: float = B, language: str = LANGUAGE) -> BM25:
-        """Index documents whose words are known; see `build`."""
         if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
             raise InputError(f"BM25 with k1 {k1} and b {b}: k1 must be 0 or more, and b lie between 0 and 1")
+        words = _tokenized(texts, language)
+        rows = len(words.ids)
         index = None
         if words.vocab:
             index = require_bm25s().BM25(k1=k1, b=b, method="lucene", backend="numpy")
-            index.index((words.ids, words.vocab), create_empty_token=False, show_progress=False)
-        built = cls(index, len(words.ids), k1, b, language)
-        built.document_words = words
-        return built
+            in_alphabet = _in_alphabet(words.ids, words.vocab)
+            index.index(in_alphabet, create_empty_token=False, show_progress=False)
+        return cls(index, rows, k1, b, language)
 
     def search(self, queries: Sequence[str], k: int, mask: BoolArray | None = None) -> Neighbours:
         """Return the best documents of each query; of equal scores, the first document comes first.
@@ -181,9 +168,6 @@ class BM25:
             index.save(folder, show_progress=False)
             words = len(index.vocab_dict)
         facts = {"rows": len(self), "words": words, **self.protocol()}
-        if self.document_words is not None:
-            np.save(folder / COUNTS, self.document_words.counts())
-            facts["cut_by"] = cut_by()
         text = json.dumps(facts, indent=1)
         facts_file.write_text(f"{text}\n", "utf-8")
 
@@ -211,41 +195,25 @@ class BM25:
         except (OSError, EOFError, ValueError, InputError) as error:
             raise InputError(f"{folder} is no BM25 index, or a damaged one ({one_line(error)})") from error
         check_language(facts.language)
-        opened = cls(index, facts.rows, facts.k1, facts.b, facts.language, facts.analyzer)
-        if facts.analyzer == FOLDED and facts.cut_by == cut_by() and index is not None:
-            opened.counts = _word_counts(index, folder / COUNTS)
-        return opened
+        return cls(index, facts.rows, facts.k1, facts.b, facts.language, facts.analyzer)
 
     def protocol(self) -> dict[str, Any]:
         """Return every choice that changes a score."""
         return words_protocol(self.k1, self.b, self.language, self.analyzer)
 
 
-def cut(texts: Iterable[str], language: str) -> DocumentWords:
-    """Cut texts into words.
+def _in_alphabet(ids: Sequence[Sequence[int]], vocabulary: dict[str, int]) -> tuple[list[list[int]], dict[str, int]]:
+    """Return the words of documents, and the vocabulary, with numbers in the order of the alphabet.
 
-    Raises:
-        InputError: for an unknown language.
-        MissingExtraError: if bm25s or PyStemmer is not installed.
+    bm25s numbers stems as a set has them, which differs from process to process, and so would the files.
+
+    Args:
+        ids: the numbers of the words of each document.
+        vocabulary: the number of each word that is there.
     """
-    words = _tokenized(texts, language)
-    # its stems are numbered as a set has them, which differs from process to process
-    return in_alphabet(words.ids, words.vocab)
-
-
-def cut_by() -> str:
-    """Return the libraries that cut texts into words, and their versions."""
-    return f"bm25s {require_bm25s().__version__}, PyStemmer {_require_stemmer().version()}"
-
-
-def _word_counts(index: Any, path: Path) -> WordCounts | None:
-    """Read how often the words of an index are in its documents; None if that does not fit it."""
-    scores = index.scores
-    counts = mapped_array(path)
-    if counts.shape != scores["indices"].shape or counts.dtype.kind != "u":
-        raise DataError(path, f"an array {list(counts.shape)} of {counts.dtype}")
-    words = sorted(index.vocab_dict, key=index.vocab_dict.__getitem__)
-    return WordCounts(scores["num_docs"], words, scores["indptr"], scores["indices"], counts)
+    numbers = {word: number for number, word in enumerate(sorted(vocabulary))}
+    number_of = [numbers[word] for word in sorted(vocabulary, key=vocabulary.__getitem__)]
+    return [list(map(number_of.__getitem__, document)) for document in ids], numbers
 
 
 def words_protocol(

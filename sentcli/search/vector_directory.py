@@ -28,7 +28,6 @@ from sentcli.search.provenance import Provenance
 from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
 from sentcli.search.stored_vectors import SearchRequest, StoredVectors
-from sentcli.search.words_update import words_of
 
 INDEXES = "indexes"
 WORDS_INDEX = "bm25"
@@ -221,26 +220,9 @@ class VectorDirectory(StoredVectors):
         searcher.parts = [part.on(device) for part in parts]
         return searcher
 
-    def build_words(self, language: str, earlier: VectorDirectory | None = None) -> tuple[BM25, int]:
-        """Build the index of words, and write it into the store.
-
-        Args:
-            language: of the texts.
-            earlier: a directory of the rows before they have changed, whose index of words, if it has one, knows the
-                words of the texts that stay.
-
-        Returns:
-            The index, and how many texts were cut into words for it.
-        """
-        known = None
-        if earlier is not None:
-            known = earlier.words(language)
-        if earlier is None or known is None:
-            words = BM25.build(self.encoded_texts(), language=language)
-            number = len(words)
-        else:
-            all_words, number = words_of(self, language, known, earlier)
-            words = BM25.of_words(all_words, language=language)
+    def build_words(self, language: str) -> BM25:
+        """Build the index of words of texts in a language, write it into the store, and return it."""
+        words = BM25.build(self.encoded_texts(), language=language)
         place = self.place(WORDS_INDEX)
         check_output(place, resume=True, folder=True)
         with replacing(place) as temporary:
@@ -248,7 +230,7 @@ class VectorDirectory(StoredVectors):
             files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
             facts = json.dumps({"rows": self.row_digests, "files": files})
             (temporary / WORDS_ROWS).write_text(facts, "utf-8")
-        return words, number
+        return words
 
     def bm25(self, language: str | None) -> BM25:
         """Return the index of words that is kept, or build one now, with a note that `index` would keep it."""

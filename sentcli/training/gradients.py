@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from sentcli.devices import device_errors
 from sentcli.model.ahead import PendingCopy, runs_ahead
-from sentcli.model.kernels import dense_gradients
 from sentcli.processes import average_gradients, gather
 from sentcli.training.training_model import TrainingModel, in_order, model_inputs
 
@@ -122,7 +121,6 @@ class Gradients:
                 names = ["loss", *terms]
             values = torch.stack([loss, *terms.values()]).detach()
             sums = values if sums is None else sums + values
-        dense_gradients(self.trained)
         average_gradients(self.trained)
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.trained, self.settings.clip_norm or math.inf)

@@ -221,26 +221,23 @@ def build_all(store: VectorDirectory, indexes: IndexesToBuild, cluster: ClusterO
     """Build the indexes of a directory, and return the result of the one that was asked for, which is the last."""
     results = []
     if indexes.language is not None:
-        results.append(index_words(store, indexes.language, indexes.before))
+        results.append(index_words(store, indexes.language))
     for request in indexes.of_vectors:
         results.append(index_vectors(store, request, cluster))
     return results[-1]
 
 
-def index_words(store: VectorDirectory, language: str, before: VectorDirectory | None) -> Result:
-    """Build the BM25 index of a directory of vectors, with the words that a directory of earlier rows knows."""
+def index_words(store: VectorDirectory, language: str) -> Result:
+    """Build the BM25 index of a directory of vectors."""
     from sentcli.search import bm25
 
     clock = Clock()
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
-        built, number = store.build_words(language, before)
-    console.note(
-        f"{store.origin.name}: {len(built)} rows in the index bm25, {number} of them cut into words, in "
-        f"{clock.seconds:.1f} s"
-    )
+        rows = len(store.build_words(language))
+    console.note(f"{store.origin.name}: {rows} rows in the index bm25, in {clock.seconds:.1f} s")
     protocol = {"kind": "bm25", **bm25.words_protocol(language=language)}
-    results = {"kind": "bm25", "index": store.origin.name, "rows": len(built), "rows_cut": number}
+    results = {"kind": "bm25", "index": store.origin.name, "rows": rows, "rows_cut": rows}
     return Result.of(Record("index", "bm25", protocol, results, environment(None, None), clock.seconds))
 
 

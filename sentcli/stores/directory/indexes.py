@@ -19,8 +19,6 @@ class IndexesToBuild:
     of_vectors: tuple[IndexRequest, ...]
     language: str | None = None
     """The language of an index of words; None if there is none."""
-    before: VectorDirectory | None = None
-    """The directory of the rows before they have changed; None if none is updated."""
 
     def measured_with(self, request: IndexRequest) -> IndexesToBuild:
         """Return the indexes, of which that of a request's kind is measured with its queries."""
@@ -85,9 +83,7 @@ def existing_indexes(folder: Path, *, learned: bool = False) -> IndexesToBuild:
                 request = replace(request, earlier=store.place(name))
         requests.append(request)
     words = store.words(earlier=True)
-    indexes = IndexesToBuild(tuple(requests))
+    language = None
     if words is not None:
-        indexes = replace(indexes, language=words.language)
-    if learned:
-        indexes = replace(indexes, before=store)
-    return indexes
+        language = words.language
+    return IndexesToBuild(tuple(requests), language)
