@@ -1,7 +1,7 @@
 """Real input for the demo, from what every machine with a checkout has: ``python demo/prepare.py OUTPUT_FOLDER``.
 
-    OUTPUT_FOLDER/docs/         the documentation, section by section, as a retrieval set in BEIR layout, with the
-                                queries and judgements that stand beside this file
+    OUTPUT_FOLDER/docs/         sections of thirteen pages of this documentation as they once were, with queries and
+                                judgements, as a retrieval set in BEIR layout: what stands beside this file, and stays
     OUTPUT_FOLDER/stdlib.txt    sentences from the docstrings of the Python standard library, to train on
 
 Only the standard library is used, and nothing is downloaded. The same checkout and the same Python give the same bytes.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import random
 import re
 import shutil
@@ -23,59 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-DOCS = HERE.parent / "docs"
-GENERATED = ("cli.md", "recipes.md")
-"""Pages that are not prose: the help texts would answer every query about an option."""
-
 SKIPPED_FOLDERS = ("site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__")
 WORDS = range(5, 41)
 LETTERS = 0.8
 """Share of letters among the characters that are not blanks: below it, it is code, a table or a signature."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
 ABBREVIATIONS = ("e.g.", "i.e.", "etc.", "vs.", "cf.")
-
-
-def slug(heading: str) -> str:
-    """Return a heading in lower case with hyphens: ``Read metrics.jsonl`` becomes ``read-metrics-jsonl``."""
-    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
-
-
-def docs_corpus(docs_folder: Path) -> list[dict[str, str]]:
-    """Return the sections (``##``) of all pages as documents, in the order of page names.
-
-    Args:
-        docs_folder: a folder of Markdown files; generated pages are left out.
-
-    Returns:
-        Objects with ``_id`` (``page#slug-of-the-heading``), ``title`` (page title and heading) and ``text``
-        (the body; blocks of code are kept as text, without their fences).
-    """
-    documents = []
-    for path in sorted(docs_folder.glob("*.md")):
-        if path.name in GENERATED:
-            continue
-        page = path.stem
-        for level, heading, body in _parts(path.read_text("utf-8")):
-            if level == 1:
-                page = heading
-            elif body:
-                title = f"{page}: {heading}"
-                documents.append({"_id": f"{path.stem}#{slug(heading)}", "title": title, "text": body})
-    return documents
-
-
-def _parts(markdown: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (level, heading, body) of each ``#`` and ``##``; a heading inside a block of code is none."""
-    level, heading, body, fenced = 0, "", list[str](), False
-    for line in [*markdown.splitlines(), "# "]:
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif not fenced and (found := re.match(r"(##?) (.*)", line)):
-            if level:
-                yield level, heading, "\n".join(body).strip()
-            level, heading, body = len(found[1]), found[2].strip(), []
-        else:
-            body.append(line)
 
 
 def stdlib_docstrings() -> list[str]:
@@ -140,14 +92,14 @@ def main(argv: list[str]) -> int:
         return 2
     output = Path(argv[0])
     (output / "docs" / "qrels").mkdir(parents=True, exist_ok=True)
-    documents = docs_corpus(DOCS)
-    write_lines(output / "docs" / "corpus.jsonl", [json.dumps(d, ensure_ascii=False) for d in documents])
-    for name in ("queries.jsonl", "qrels/test.tsv"):
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         shutil.copyfile(HERE / name, output / "docs" / name)
     harvested = stdlib_docstrings()
     write_lines(output / "stdlib.txt", harvested)
-    queries = len((HERE / "queries.jsonl").read_text("utf-8").splitlines())
-    print(f"{output / 'docs'}: {len(documents)} sections of the documentation, {queries} queries with judgements")
+    sections, queries = (
+        len((HERE / f"{name}.jsonl").read_text("utf-8").splitlines()) for name in ("corpus", "queries")
+    )
+    print(f"{output / 'docs'}: {sections} sections of the documentation, {queries} queries with judgements")
     print(f"{output / 'stdlib.txt'}: {len(harvested)} sentences from the docstrings of the standard library")
     return 0
 
