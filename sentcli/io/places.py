@@ -337,10 +337,12 @@ def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, and the errors that it was raised from."""
+    """Yield an error, and the errors that it was raised from, each once: a library may raise them in a circle."""
+    seen: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None:
+    while link is not None and all(link is not known for known in seen):
         yield link
+        seen.append(link)
         link = link.__cause__ or link.__context__
 
 

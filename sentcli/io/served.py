@@ -134,7 +134,7 @@ class Served:
                     if response.status != 429 and response.status < 500:
                         raise RefusedError(f"{self}: {without_secrets(problem)}{self._by_proxy}", response.status)
                     wait = wait and seconds_to_wait(response.headers.get("Retry-After", ""), wait)
-            except aiohttp.InvalidURL:
+            except (aiohttp.InvalidURL, UnicodeError):  # as of a label of a host that is too long
                 raise InputError(f"{self}: no web address") from None
             except _UnusableError as error:
                 problem = f"its answer {error}"

@@ -10,6 +10,7 @@ import pytest
 from sentcli.data.get import download_checked
 from sentcli.errors import SentcliError
 from sentcli.io import object_stores
+from sentcli.io.places import causes
 from sentcli.io.scratch import remove_scratch
 from tests.stores.outputs import message_of
 
@@ -144,3 +145,31 @@ def test_a_version_of_an_object_is_not_taken_for_the_current_one(store, encode, 
     store.put("rows.txt", b"one\n")
     message = message_of(encode("s3://corpora/rows.txt?versionId=x", "-o", tmp_path / "o.npy", check=2))
     assert "versionId" in message and not (tmp_path / "o.npy").exists()
+
+
+LONG = "a" * 300
+"""A label of a host has at most 63 characters."""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("encode", "TEXTS", "-o", "OUT.npy", "-m", f"https://{LONG}/v1#m"),
+        ("encode", f"https://{LONG}/texts.txt", "-o", "OUT.npy", "-m", "MODEL"),
+        ("index", "TEXTS", "--to", f"postgresql://{LONG}/db", "--collection", "rows", "-m", "MODEL"),
+        ("retrieve", "--corpus", f"postgresql://{LONG}/db", "--collection", "rows", "--query", "x"),
+    ],
+)
+def test_a_host_whose_name_is_too_long_is_no_address(command, tiny_bert, tmp_path, invoke):
+    pytest.importorskip("psycopg", reason="needs the extra sentcli[postgres]")
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a cat\n")
+    places = {"TEXTS": texts, "OUT.npy": tmp_path / "out.npy", "MODEL": tiny_bert}
+    said = invoke(*(places.get(word, word) for word in command), check=2).stderr
+    assert LONG[:20] in said and "defect" not in said
+
+
+def test_errors_in_a_circle_are_named_once():
+    first, second = ValueError("first"), ValueError("second")
+    first.__context__, second.__context__ = second, first
+    assert list(causes(first)) == [first, second]

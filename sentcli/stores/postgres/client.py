@@ -141,7 +141,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Connection]:
         settings["client_encoding"] = "UTF8"
         logging.getLogger("psycopg").setLevel(logging.CRITICAL + 1)  # it says what is raised as well
         connection = psycopg.connect(**settings, autocommit=True)
-    except (psycopg.Error, UnicodeEncodeError) as error:
+    except (psycopg.Error, UnicodeError) as error:  # as of a label of a host that is too long
         raise InputError(f"{title} cannot be opened ({one_line(error)})") from error
     with connection:
         with answering(title):
