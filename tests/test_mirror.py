@@ -18,13 +18,14 @@ ACROSS = {
     "faults": "every command while something fails",
     "frozen": "what commands write, before and after a change of structure",
     "gpu": "what needs a GPU",
+    "kept": "what earlier versions wrote and promised, before this one",
     "reference": "golden values of the papers' code",
     "remote": "commands on stores and web servers, which they share",
     "versions": "the oldest and newest releases of the dependencies",
 }
 OF_THE_PROJECT = {
     *("benchmarks", "code_in_strings", "demo", "density", "docs", "elsewhere", "mirror", "names", "numbers"),
-    *("publish", "readme", "screenshots", "studies", "versions"),
+    *("publish", "readme", "release", "screenshots", "studies", "versions"),
 }
 """Files at the top that pin the project's own documentation, scripts and tests."""
 FILES = sorted(path for path in TESTS.rglob("test_*.py") if path.relative_to(TESTS).parts[0] not in ACROSS)

@@ -3,7 +3,7 @@
     python -m tests.kept.make tests/kept/VERSION
 
 Once before a release, with a constraint file's versions; what is there already is never made again, since it is what
-users of that version have. `tests/test_kept.py` says what is done with each.
+users of that version have. `test_artefacts.py` says what is done with each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import chdir
 from pathlib import Path
 
 from tests.conftest import save_backbone
-from tests.surface import surface
+from tests.kept.surface import surface
 
 NOUNS = "cat dog bird fish tree house river mat man woman child".split()
 TORCH = ("-m", "model", "--backend", "torch")

@@ -7,10 +7,10 @@ import griffe
 import pytest
 
 import sentcli
-from tests.surface import surface
-from tests.test_kept import VERSIONS
+from tests.kept.surface import surface
+from tests.kept.test_artefacts import VERSIONS
 
-KEPT = Path(__file__).parent / "kept"
+KEPT = Path(__file__).parent
 
 
 def breakages(before, after):

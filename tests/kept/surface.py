@@ -2,7 +2,7 @@
 
 A command is a function with its options as keywords, so that a flag that is gone, renamed, required or of another
 default is found like one of a function. The names are those of docs/api.md; docs/compatibility.md says what is
-promised. `tests/kept/make.py` keeps the module of a release.
+promised. `make.py` keeps the module of a release.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from sentcli.cli.app import app
 
-API = Path(__file__).parent.parent / "docs" / "api.md"
+API = Path(__file__).parent.parent.parent / "docs" / "api.md"
 BLOCK = re.compile(r"^::: (\S+)\n((?:[ ]{4}.*\n)*)", re.MULTILINE)
 
 

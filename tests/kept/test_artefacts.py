@@ -1,6 +1,6 @@
 """What earlier versions wrote is opened: directories, indexes, files, exports, runs, sweeps, baselines, collections.
 
-`tests/kept/make.py` wrote the folders, one for each minor version whose formats are promised (docs/compatibility.md).
+`make.py` wrote the folders, one for each minor version whose formats are promised (docs/compatibility.md).
 """
 
 import json
@@ -14,7 +14,7 @@ from tests.tolerance import VECTORS, Near
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
-VERSIONS = sorted(path.name for path in (Path(__file__).parent / "kept").iterdir() if path.name[0].isdigit())
+VERSIONS = sorted(path.name for path in Path(__file__).parent.iterdir() if path.name[0].isdigit())
 TORCH = ("-m", "model", "--backend", "torch")
 
 
@@ -22,7 +22,7 @@ TORCH = ("-m", "model", "--backend", "torch")
 def kept(request, tmp_path, monkeypatch):
     """A copy of what a version wrote, which is the working folder: its files name each other without a place."""
     folder = tmp_path / "kept"
-    shutil.copytree(Path(__file__).parent / "kept" / request.param, folder)
+    shutil.copytree(Path(__file__).parent / request.param, folder)
     monkeypatch.chdir(folder)
     return folder
 
