@@ -142,8 +142,9 @@ class StoredVectors(ABC):
             prompt: the text in front of each document; None takes that of the record, or the model's own.
 
         Raises:
-            InputError: if the model makes others.
+            InputError: if the model makes others, or they are principal components, which are not searched.
         """
+        self.origin.check_numbers()
         if encoder is None:
             return self.origin
         prompt = self.document_prompt(encoder, prompt)

@@ -290,3 +290,18 @@ def test_the_index_that_is_there_stays_where_none_is_named(to, index, invoke):
     assert found["recall"]["measured_rows"] == (300 if compares_new_rows_exactly else 251)
     checked = invoke("index", *to[1:], "--check", "--backend", "torch", "--json", "-", check=0)
     assert json.loads(checked.stdout)["results"]["recall"]["kind"] == "hnsw"
+
+
+def test_principal_components_of_an_earlier_version_are_not_written_into_what_is_searched(
+    to, tiny_bert, tmp_path, invoke
+):
+    corpus = tmp_path / "rows.jsonl"
+    corpus.write_text("".join(json.dumps({"id": f"d{number}", "text": f"cat {number}"}) + "\n" for number in range(8)))
+    made = tmp_path / "made.parquet"
+    invoke("encode", corpus, "-o", made, "-m", tiny_bert, "--backend", "torch", check=0)
+    table = pq.read_table(made)
+    settings = {**json.loads(table.schema.metadata[b"sentcli"]), "pca_sha256": "ab" * 32}
+    pq.write_table(table.replace_schema_metadata({"sentcli": json.dumps(settings)}), made)
+    for target in (to, ("-o", tmp_path / "directory")):
+        assert "principal components" in invoke("index", made, *target, check=2).stderr
+    assert not (tmp_path / "directory").exists()
