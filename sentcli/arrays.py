@@ -30,7 +30,7 @@ Digests = npt.NDArray[np.bytes_]
 """A digest of each text or row, as bytes of one length ``[rows]``."""
 
 
-def distinct(numbers: Int64Array) -> Int64Array:
+def sorted_distinct(numbers: Int64Array) -> Int64Array:
     """Return the different ones of some numbers, rising; they are sorted where they stand, without a copy.
 
     Args:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import numpy as np
 from annotated_types import Ge, Le
 
-from sentcli.arrays import distinct
+from sentcli.arrays import sorted_distinct
 from sentcli.errors import DataError, InputError
 from sentcli.io.digests import text_digests
 from sentcli.io.readers import ReadOptions, SourceRows, row_batches, rows
@@ -232,7 +232,7 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
     if columns is not None:
         _add_types(surveyed, columns)
     if id_hashes:
-        surveyed.id_hashes = distinct(np.frombuffer(id_hashes, np.int64))
+        surveyed.id_hashes = sorted_distinct(np.frombuffer(id_hashes, np.int64))
     surveyed.repeated_ids = len(id_hashes) - len(surveyed.id_hashes)
     if surveyed.repeated_ids:
         surveyed.repeated = _first_repeated(sources, options)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sentcli.arrays import BoolArray, distinct
+from sentcli.arrays import BoolArray, sorted_distinct
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.blocks import blocks, survey
@@ -171,7 +171,7 @@ class RowsOnDisk:
         """
         count = len(self)
         hashes = np.fromiter(map(hash, self._column("id")), np.int64, count)
-        return count - len(distinct(hashes))
+        return count - len(sorted_distinct(hashes))
 
     def _column(self, name: str) -> Iterator[str]:
         for table in self.tables([name]):
