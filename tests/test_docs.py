@@ -30,6 +30,13 @@ def test_every_page_is_in_the_navigation_once():
     assert sorted(listed(navigation)) == sorted(pages)
 
 
+def test_the_first_page_leads_to_every_page():
+    """It sends users, researchers and contributors, so that no page is for none of them."""
+    navigation = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+    first = (DOCS / "index.md").read_text("utf-8")
+    assert [page for page in listed(navigation) if page != "index.md" and f"({page})" not in first] == []
+
+
 def test_the_first_page_has_every_command():
     rows = (DOCS / "index.md").read_text("utf-8").split("| command |")[1].split("\n\n")[0]
     commands = [f"`sentcli {name}`" for name in get_command(app).list_commands(None)]
