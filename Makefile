@@ -69,6 +69,7 @@ pages:
 	$(BIN)/python docs/make_results.py --check
 	$(BIN)/python docs/make_models.py --check
 	$(BIN)/python docs/make_site.py
+	$(BIN)/python docs/check_search.py
 
 docs: install
 	$(BIN)/python docs/make_stub.py
@@ -76,6 +77,7 @@ docs: install
 	$(BIN)/python docs/make_results.py
 	$(BIN)/python docs/make_models.py
 	$(BIN)/python docs/make_site.py
+	$(BIN)/python docs/check_search.py
 	@echo "the site is in site/index.html"
 
 clean:

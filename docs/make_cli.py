@@ -22,8 +22,8 @@ def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
 
 def manual() -> str:
     """Return the page."""
-    what = "What `sentcli COMMAND --help` prints, or `--help-all` where `--help` shows the common options alone."
-    parts = [f"# Command line\n\n{what}\n"]
+    what = "After this page you know every option: it has what `sentcli COMMAND --help` prints,"
+    parts = [f"# Command line\n\n{what}\nor `--help-all` where `--help` shows the common options alone.\n"]
     for command in paths(get_command(app)):
         text = CliRunner().invoke(app, [*command, "--help"], prog_name="sentcli").stdout
         if "--help-all" in text:

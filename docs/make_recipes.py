@@ -10,6 +10,8 @@ from sentcli.methods.recipes import Recipe, load_recipe, recipe_names
 
 INTRODUCTION = """# Recipes
 
+After this page you can train as a paper did, with every setting from its source, and change a recipe or write one.
+
 ## Train as a paper did
 
 A recipe is a file that holds the training of one paper on one start model: the method, the model, every setting with
