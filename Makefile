@@ -65,21 +65,19 @@ pages:
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.density
 	$(BIN)/python -m tests.names
-	$(BIN)/python docs/make_cli.py --check
-	$(BIN)/python docs/make_recipes.py --check
 	$(BIN)/python docs/make_papers.py --check
 	$(BIN)/python docs/make_results.py --check
 	$(BIN)/python docs/make_models.py --check
 	$(BIN)/python docs/make_site.py
+	$(BIN)/python docs/check_search.py
 
 docs: install
 	$(BIN)/python docs/make_stub.py
-	$(BIN)/python docs/make_cli.py
-	$(BIN)/python docs/make_recipes.py
 	$(BIN)/python docs/make_papers.py
 	$(BIN)/python docs/make_results.py
 	$(BIN)/python docs/make_models.py
 	$(BIN)/python docs/make_site.py
+	$(BIN)/python docs/check_search.py
 	@echo "the site is in site/index.html"
 
 clean:

@@ -26,6 +26,7 @@ from sentcli.training.request import AUTO, TrainRequest
 from sentcli.training.sweep import request_at
 
 DOCS = Path(__file__).parent
+FIRST = "After this page you can repeat a table or a figure of five papers, or know what is missing for it."
 
 
 def check(item: Item) -> None:
@@ -102,7 +103,8 @@ def page() -> str:
             except Exception as error:  # also click's own, or those of the copy of click inside newer releases of typer
                 message = getattr(error, "format_message", error.__str__)()
                 sys.exit(f"models/papers/{paper.name}.toml: {item.name}: {message}")
-    return render(paper_page(papers, "The papers' tables"), ".md")
+    heading, rest = render(paper_page(papers, "The papers' tables"), ".md").split("\n", 1)
+    return f"{heading}\n\n{FIRST}\n{rest}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Build the pages as a site with search, into site/: ``python docs/make_site.py`` (``make docs``, ``make check``).
 
-It fails for a link or an anchor that is dead, which Zensical finds in links between pages and this script in links to
-pictures and other files.
+It first writes the pages that are not committed, of all help texts and of all recipes. It fails for a link or an anchor
+that is dead, which Zensical finds in links between pages and this script in links to pictures and other files.
 """
 
 import re
@@ -13,7 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"<(?:a|img|link|script)\b[^>]*?\b(?:href|src)=\"?([^\s\">]+)")
+GENERATORS = ("make_cli.py", "make_recipes.py")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def write_pages() -> None:
+    """Write the pages that are made of the program alone, each by a process of its own, since one sets variables."""
+    for script in GENERATORS:
+        subprocess.run([sys.executable, ROOT / "docs" / script], check=True)
 
 
 def build() -> None:
@@ -38,6 +45,7 @@ def dead_links(site: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    write_pages()
     build()
     if dead := list(dead_links(ROOT / "site")):
         sys.exit("links to files that are not there:\n" + "\n".join(dead))

@@ -77,7 +77,7 @@ def train(
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         data: Text, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
-        recipe: A paper's method, model and settings, such as micse-bert-base (docs/recipes.md lists them).
+        recipe: A paper's method, model and settings, such as micse-bert-base (models/recipes has them).
         set: Any setting of the method or of the training; objectives+=ami adds a term to the loss.
         stage: infocse: pretrain, its first stage.
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
@@ -640,7 +640,7 @@ def index(
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone. With --to: delete what INPUT has no more, as with --prune.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
-        to: Write into a database instead: lance:FOLDER or lance:s3://BUCKET/FOLDER (docs/lance.md), milvus:FILE or milvus:URL (docs/milvus.md), postgresql://USER@HOST/DB (docs/postgres.md). Rows that are there and have not changed are left alone.
+        to: Write into a database instead: lance:FOLDER or lance:s3://BUCKET/FOLDER, milvus:FILE or milvus:URL, postgresql://USER@HOST/DB (docs/places.md). Rows that are there and have not changed are left alone.
         collection: The name of the collection, of lance: and postgresql: by default corpus; also with --check.
         prune: Delete rows of the collection that are not in INPUT.
         compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older than --keep-days, which --at then finds no more.

@@ -16,7 +16,7 @@ from sentcli.cli.app import app
 from sentcli.methods.method import Settings
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "docs" / "make_recipes.py"]  # whose page is not committed
 ROOT_COMMAND = get_command(app)
 COMMANDS = {name: ROOT_COMMAND.get_command(None, name) for name in ROOT_COMMAND.list_commands(None)}
 

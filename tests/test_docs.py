@@ -1,5 +1,6 @@
 """The pages of the documentation: all stand in the navigation, and commands print the numbers that they show."""
 
+import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -24,8 +25,27 @@ def listed(entries):
 
 
 def test_every_page_is_in_the_navigation_once():
+    """Those of the help texts and of the recipes are written when the site is built."""
     navigation = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
-    assert sorted(listed(navigation)) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} | {"cli.md", "recipes.md"}
+    assert sorted(listed(navigation)) == sorted(pages)
+
+
+LATER = {"install.md"}
+"""Pages that begin with a heading still."""
+
+
+def test_every_page_begins_with_a_paragraph_that_says_what_it_is_good_for():
+    begins = re.compile(r"# .+\n\n\w")
+    pages = {page.relative_to(DOCS).as_posix(): page.read_text("utf-8") for page in DOCS.rglob("*.md")}
+    assert {name for name, text in pages.items() if not begins.match(text)} <= LATER
+
+
+def test_the_first_page_leads_to_every_page():
+    """It sends users, researchers and contributors, so that no page is for none of them."""
+    navigation = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+    first = (DOCS / "index.md").read_text("utf-8")
+    assert [page for page in listed(navigation) if page != "index.md" and f"({page})" not in first] == []
 
 
 def test_the_first_page_has_every_command():

@@ -207,9 +207,8 @@ class DatabaseOptions:
     """A collection of a database that the corpus is written into.
 
     Attributes:
-        to: Write into a database instead: lance:FOLDER or lance:s3://BUCKET/FOLDER (docs/lance.md), milvus:FILE or
-            milvus:URL (docs/milvus.md), postgresql://USER@HOST/DB (docs/postgres.md). Rows that are there and have not
-            changed are left alone.
+        to: Write into a database instead: lance:FOLDER or lance:s3://BUCKET/FOLDER, milvus:FILE or milvus:URL,
+            postgresql://USER@HOST/DB (docs/places.md). Rows that are there and have not changed are left alone.
         collection: The name of the collection, of lance: and postgresql: by default corpus; also with --check.
         prune: Delete rows of the collection that are not in INPUT.
         compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older

@@ -19,7 +19,7 @@ class MethodOptions:
     """The method and its settings.
 
     Attributes:
-        recipe: A paper's method, model and settings, such as micse-bert-base (docs/recipes.md lists them).
+        recipe: A paper's method, model and settings, such as micse-bert-base (models/recipes has them).
         set: Any setting of the method or of the training; objectives+=ami adds a term to the loss.
         stage: infocse: pretrain, its first stage.
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
