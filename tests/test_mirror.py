@@ -22,6 +22,7 @@ ACROSS = {
     "reference": "golden values of the papers' code",
     "remote": "commands on stores and web servers, which they share",
     "versions": "the oldest and newest releases of the dependencies",
+    "wheel": "what a user installs, without the checkout",
 }
 OF_THE_PROJECT = {
     *("benchmarks", "code_in_strings", "demo", "density", "docs", "elsewhere", "mirror", "names", "numbers"),

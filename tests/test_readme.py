@@ -1,4 +1,4 @@
-"""Every command of the README and of the first steps runs: make targets in CI, the others here."""
+"""Every command of the README and of the first steps runs: make targets in CI, pip's by tests.wheel, others here."""
 
 import json
 import os
@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from tests.wheel.inputs import first_commands, write_notes
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -60,12 +62,19 @@ def is_better_than_its_start(folder):
 
 def test_every_command_is_known():
     programs = {shlex.split(command)[0] for command in COMMANDS}
-    assert programs == {"make", "sentcli", "."}
+    assert programs == {"make", "pip", "sentcli", "."}
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("make ")])
 def test_make_targets_are_run_by_ci(command):
     assert command in (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+
+
+def test_the_first_commands_need_no_checkout():
+    """`make test-wheel` runs them."""
+    installation, *commands = first_commands()
+    assert installation.startswith("pip install dist/")
+    assert {"data", "evaluate", "encode", "retrieve"} <= {shlex.split(command)[1] for command in commands}
 
 
 def test_activation_script_is_where_make_installs():
@@ -78,9 +87,8 @@ def test_the_commands_run_in_order(minilm, tmp_path, invoke, monkeypatch):
     """As a user would: one after the other in one folder; `make demo` runs such commands in processes of their own."""
     monkeypatch.chdir(tmp_path)
     prepared(tmp_path, "demo-output")
-    shutil.copytree(ROOT / "docs" / "start", tmp_path / "docs")
-    for page in ("encode", "retrieve", "train"):
-        shutil.copy(ROOT / "docs" / f"{page}.md", tmp_path / "docs")
+    for name in ("notes", "docs"):
+        write_notes(tmp_path / name)
     if has_data := "SENTCLI_DATA" in os.environ:
         a_part_of(Path(os.environ["SENTCLI_DATA"]).resolve(), tmp_path / "data")
         monkeypatch.setenv("SENTCLI_DATA", str(tmp_path / "data"))

@@ -67,6 +67,11 @@ def test_every_range_has_a_lower_bound():
     assert all(lower_bound(line) is not None for lines in declared().values() for line in lines)
 
 
+def test_the_page_of_installation_has_every_extra():
+    rows = re.findall(r"^\| `([a-z]+)` \|", (ROOT / "docs" / "install.md").read_text("utf-8"), re.MULTILINE)
+    assert set(rows) == declared().keys() - {""}
+
+
 def test_a_bound_that_is_not_reached_is_named():
     reached = {canonicalize_name(line.name): lower_bound(line) for line in declared()[""]}
     assert above_bounds(reached, [""]) == []
