@@ -160,12 +160,21 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
             raise signalled from None
         if lacks_memory(error):
             raise of_memory(f"{purpose}: {library}", error) from error
-        raise MissingExtraError(library, extra, purpose, problem=import_problem(module, error)) from error
+        raise MissingExtraError(library, extra, purpose, problem=import_problem(module, error, library)) from error
 
 
-def import_problem(module: str, error: Exception) -> str:
-    """Return what is wrong with a module that could not be imported: it is not there, or it does not load, and why."""
-    if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{module}.".startswith(f"{error.name}."):
+def import_problem(module: str, error: Exception, library: str = "") -> str:
+    """Return what is wrong with a module that could not be imported: it is not there, or it does not load, and why.
+
+    Args:
+        module: its name.
+        error: of the import.
+        library: that has to be installed for it, where another one's module imports it.
+    """
+    missing = None
+    if isinstance(error, ModuleNotFoundError):
+        missing = error.name
+    if missing is not None and (missing == library or f"{module}.".startswith(f"{missing}.")):
         return "which is not installed"
     return f"which does not load ({_own_words(error)})"
 

@@ -47,6 +47,13 @@ def test_a_library_that_is_absent_is_not_installed(module):
         required(module, "nowhere", "cpu", "search")
 
 
+def test_what_a_module_of_another_library_imports_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    with pytest.raises(MissingExtraError, match="tensorboard, which is not installed"):
+        required("torch.utils.tensorboard", "tensorboard", "track", "--log-to tensorboard")
+
+
 def imported(library, code):
     library(code)
     import halflib  # noqa: F401
