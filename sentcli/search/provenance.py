@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from sentcli import console
-from sentcli.arrays import AnyArray, Vectors
+from sentcli.arrays import AnyArray, Int64Array, Vectors
 from sentcli.compression import Compression
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -30,6 +30,12 @@ from sentcli.zoo import hub_model, local_path, on_this_machine
 COMPARED_ROWS = 16
 LEAST_COSINE = 0.99
 """The rows on which a model is compared with vectors that do not say which one made them, and how near it has to be."""
+
+
+def rows_to_compare(rows: int) -> Int64Array:
+    """Return the rows, of so many, whose vectors are compared with those of a model: spread over all, rising."""
+    spread = np.linspace(0, max(rows - 1, 0), min(COMPARED_ROWS, rows))
+    return np.unique(spread.astype(np.int64))
 
 
 def _in_no_folder(name: str) -> str:
@@ -245,10 +251,11 @@ class Provenance(VectorFacts):
         lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(made, axis=1)
         cosines = (stored * made).sum(axis=1) / np.maximum(lengths, 1e-12)
         least = cosines.min(initial=1.0)
-        if not least >= LEAST_COSINE:
+        unlike = len(cosines) - np.count_nonzero(cosines >= LEAST_COSINE)
+        if unlike:
             raise InputError(
-                f"{self.name}: the vectors of {len(texts)} of its texts are not {encoder.model}'s (least cosine "
-                f"{least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
+                f"{self.name}: {unlike} of {len(texts)} vectors that were compared are not {encoder.model}'s (least "
+                f"cosine {least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
             )
 
     def _check_canaries(self, encoder: SentenceEncoder, document_prompt: str) -> None:

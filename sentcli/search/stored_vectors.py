@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sentcli import console
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
@@ -19,7 +17,7 @@ from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.exact import Blocks
 from sentcli.search.options import SearchOptions
-from sentcli.search.provenance import COMPARED_ROWS, Provenance
+from sentcli.search.provenance import Provenance, rows_to_compare
 from sentcli.search.rows import Rows
 from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
 
@@ -128,9 +126,7 @@ class StoredVectors(ABC):
         origin.check_encoder(encoder, prompt, self.blocks.dimension)
         if origin.known or origin.made_smaller():
             return
-        count = len(self.rows)
-        spread = np.linspace(0, count - 1, min(COMPARED_ROWS, count))
-        sample = np.unique(spread.astype(np.int64))
+        sample = rows_to_compare(len(self.rows))
         texts = [row.text for row in self.rows.take(sample.tolist())]
         origin.check_texts(texts, self.blocks.take(sample), encoder, prompt)
 

@@ -8,7 +8,6 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.search.corpus import Corpus
-from sentcli.search.provenance import COMPARED_ROWS
 from sentcli.search.recall import sample, tune
 from sentcli.stores.opening import load_query_encoder
 from sentcli.stores.store import CheckedCorpus
@@ -72,7 +71,7 @@ def check_model(corpus: Corpus, model: str | None, load: LoadOptions, doc_prompt
     prompt = doc_prompt
     if prompt is None:
         prompt = origin.document_prompt(encoder)
-    texts, vectors = _checked(corpus).some_rows(COMPARED_ROWS)
+    texts, vectors = _checked(corpus).rows_to_compare()
     try:
         origin.check_encoder(encoder, prompt, vectors.shape[1])
         origin.check_texts(texts, vectors, encoder, prompt)

@@ -14,6 +14,7 @@ from sentcli.model.spec import Similarity
 from sentcli.search.exact import VectorSource
 from sentcli.search.faiss_index import EFFORTS
 from sentcli.search.neighbours import Neighbours
+from sentcli.search.provenance import rows_to_compare
 from sentcli.stores.collection_corpus import FoundRows, side_by_side
 from sentcli.stores.record import CollectionRecord
 
@@ -134,20 +135,27 @@ def index_to_check(collection: Any, vectors: CollectionVectors) -> CheckedIndex 
 
 
 def rows_with_vectors(
-    encoded: Iterable[tuple[Int64Array, Sequence[Any], Sequence[str]]], vectors: CollectionVectors, count: int
+    encoded: Iterable[tuple[Int64Array, Sequence[Any], Sequence[str]]], vectors: CollectionVectors, rows: int
 ) -> tuple[list[str], Vectors]:
-    """Return what was encoded of some rows, and their vectors ``[n, dim]``.
+    """Return what was encoded of the rows to compare with a model, and their vectors ``[n, dim]``.
 
     Args:
-        encoded: yields the places, the keys and what was encoded of rows.
+        encoded: yields the places, the keys and what was encoded of all rows.
         vectors: of the collection.
-        count: at most so many rows.
+        rows: how many there are.
     """
-    first = next(iter(encoded), None)
-    if first is None:
-        return [], np.empty((0, vectors.dimension), np.float32)
-    places, keys, texts = first
-    places = places[:count]
+    chosen = rows_to_compare(rows)
+    texts: list[str] = []
+    places: list[int] = []
+    keys: list[Any] = []
+    first = 0
+    for of_places, of_keys, of_texts in encoded:
+        behind = first + len(of_texts)
+        for number in chosen[(chosen >= first) & (chosen < behind)] - first:
+            texts.append(of_texts[number])
+            places.append(of_places[number])
+            keys.append(of_keys[number])
+        first = behind
     scores = np.zeros(len(places), np.float32)
-    hits = FoundRows(places, np.asarray(keys[:count]), scores)
-    return list(texts[:count]), vectors.take(vectors.positions_of(hits))
+    hits = FoundRows(np.array(places, np.int64), np.array(keys), scores)
+    return texts, vectors.take(vectors.positions_of(hits))

@@ -78,8 +78,8 @@ class CheckedCorpus(Protocol):
             InputError: if the index orders rows by another similarity than those of sentcli.
         """
 
-    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
-        """Return what was encoded of some rows, at most so many, and their vectors ``[n, dim]``."""
+    def rows_to_compare(self) -> tuple[list[str], AnyArray]:
+        """Return what was encoded of some rows from all of the collection, and their vectors ``[n, dim]``."""
 
 
 class RowsThere(Protocol):

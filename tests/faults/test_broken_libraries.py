@@ -54,6 +54,27 @@ def test_what_a_module_of_another_library_imports_is_not_installed(monkeypatch):
         required("torch.utils.tensorboard", "tensorboard", "track", "--log-to tensorboard")
 
 
+@pytest.mark.parametrize(
+    ("to", "module", "extra"),
+    [
+        ("lance:tables", "lancedb", "lance"),
+        ("milvus:rows.db", "pymilvus", "milvus"),
+        ("milvus:rows.db", "milvus_lite", "milvus"),
+        ("milvus:http://127.0.0.1:1", "pymilvus", "milvus"),
+    ],
+)
+def test_the_library_of_a_database_is_missed_before_a_model_is_looked_for(
+    to, module, extra, monkeypatch, tmp_path, invoke
+):
+    if extra == "milvus" and module != "pymilvus":
+        pytest.importorskip("pymilvus", reason="needs the extra sentcli[milvus]")
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.txt").write_text("a cat\n")
+    failed = invoke("index", "rows.txt", "--to", to, "--collection", "c", "-m", "no-such-model", check=1)
+    assert f"sentcli[{extra}]" in failed.stderr
+
+
 def imported(library, code):
     library(code)
     import halflib  # noqa: F401

@@ -305,3 +305,19 @@ def test_principal_components_of_an_earlier_version_are_not_written_into_what_is
     for target in (to, ("-o", tmp_path / "directory")):
         assert "principal components" in invoke("index", made, *target, check=2).stderr
     assert not (tmp_path / "directory").exists()
+
+
+def test_a_check_compares_rows_from_the_whole_collection(to, tiny_bert, tmp_path, invoke):
+    corpus = tmp_path / "rows.jsonl"
+    rows = [{"id": f"d{number:03}", "text": f"the cat sat on mat {number}"} for number in range(300)]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = tmp_path / "made.parquet"
+    invoke("encode", corpus, "-o", made, "-m", tiny_bert, "--backend", "torch", check=0)
+    table = pq.read_table(made)
+    vectors = table["embedding"].to_pylist()
+    of_others = vectors[:240] + [[-number for number in vector] for vector in vectors[240:]]
+    column = table.schema.get_field_index("embedding")
+    pq.write_table(table.set_column(column, table.field(column), pa.array(of_others, table.field(column).type)), made)
+    invoke("index", made, *to, check=0)
+    checked = invoke("index", *to[1:], "--check", "--backend", "torch", "--json", "-", check=1)
+    assert json.loads(checked.stdout)["results"]["vectors_of"] is None

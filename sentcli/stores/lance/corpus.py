@@ -100,9 +100,9 @@ class LanceCorpus(DatabaseCorpus):
         """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
         return index_to_check(self.collection, LanceVectors(self.collection))
 
-    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
+    def rows_to_compare(self) -> tuple[list[str], AnyArray]:
         """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
-        return rows_with_vectors(self.encoded(), LanceVectors(self.collection), count)
+        return rows_with_vectors(self.encoded(), LanceVectors(self.collection), len(self))
 
 
 @dataclass(frozen=True)

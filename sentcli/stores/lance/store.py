@@ -36,6 +36,7 @@ from sentcli.stores.lance.client import (
     connect,
     is_folder,
     lance_errors,
+    library,
     place_of,
     require_room_in,
     writing,
@@ -71,6 +72,7 @@ class Lance:
         if not re.fullmatch(r"\w[\w.-]{0,199}", self.name, re.ASCII) or self.name.endswith(NEXT):
             raise InputError(f"--collection {self.name}: at most 200 letters, digits, and _ - . behind the first sign")
         one_of("--type of a collection", kind, list(INDEX_TYPES))
+        library()
 
     @contextmanager
     def open(

@@ -70,6 +70,24 @@ def require_room_in(address: str, size: int) -> None:
         require_room(Path(place_of(address)), size, address)
 
 
+def check_address(address: str) -> None:
+    """Check what can be checked before a file is opened or a server asked: the address, and the libraries it needs.
+
+    Raises:
+        InputError: if it is neither a file nor a server, or holds a password.
+        MissingExtraError: if pymilvus or milvus-lite is not installed.
+    """
+    place = place_of(address)
+    is_server = not is_file(address)
+    if is_server and "@" in place.partition("?")[0]:
+        raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
+    if not is_server and not place.endswith(".db"):
+        raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")
+    required("pymilvus", "pymilvus", "milvus", "Milvus")
+    if not is_server:
+        required("milvus_lite", "milvus-lite", "milvus", "Milvus in a file")
+
+
 @contextmanager
 def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
     """Yield a client; a file is free for other processes after the block.
@@ -83,19 +101,13 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
         InputError: if there is no such place, or it does not answer.
         MissingExtraError: if pymilvus or milvus-lite is not installed.
     """
+    check_address(address)
     place = place_of(address)
     is_server = not is_file(address)
-    if is_server and "@" in place.partition("?")[0]:
-        raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
-    if not is_server and not place.endswith(".db"):
-        raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")
-    required("pymilvus", "pymilvus", "milvus", "Milvus")
-    if not is_server:
-        required("milvus_lite", "milvus-lite", "milvus", "Milvus in a file")
-        if to_write:
-            Path(place).parent.mkdir(parents=True, exist_ok=True)
-        elif not Path(place).exists():
-            raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
+    if not is_server and to_write:
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+    elif not is_server and not Path(place).exists():
+        raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     client = _client(address)

@@ -94,9 +94,9 @@ class MilvusCorpus(DatabaseCorpus):
         """Return the search through the index that is there; see `stores.store.CheckedCorpus`."""
         return index_to_check(self.collection, MilvusVectors(self.collection))
 
-    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
+    def rows_to_compare(self) -> tuple[list[str], AnyArray]:
         """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
-        return rows_with_vectors(self.encoded(), MilvusVectors(self.collection), count)
+        return rows_with_vectors(self.encoded(), MilvusVectors(self.collection), len(self))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.provenance import COMPARED_ROWS
 from sentcli.search.rows import by_frequency
 from sentcli.stores.collection_corpus import DatabaseCorpus, FoundRows, refuse_options_of_files
-from sentcli.stores.collection_vectors import CheckedIndex, NumberedVectors, index_to_check
+from sentcli.stores.collection_vectors import CheckedIndex, NumberedVectors, index_to_check, rows_with_vectors
 from sentcli.stores.postgres.client import SQL, TABLE, TableName, connect
 from sentcli.stores.postgres.found import found_table
 from sentcli.stores.postgres.table import PostgresTable
@@ -71,7 +71,7 @@ class PostgresCorpus(DatabaseCorpus):
         """Compare the encoder with the vectors, and with some of them where nothing is said of their model."""
         prepared, protocol = super().prepare(search, encoder, rescore)
         if encoder is not None and not self.origin.known and len(self):
-            texts, vectors = self.some_rows(COMPARED_ROWS)
+            texts, vectors = self._first_rows(COMPARED_ROWS)
             self.origin.check_texts(texts, vectors, encoder, protocol["document_prompt"])
         return prepared, protocol
 
@@ -95,8 +95,16 @@ class PostgresCorpus(DatabaseCorpus):
         efforts = table.record.efforts or table.present_effort()
         return index_to_check(replace(table, record=replace(table.record, efforts=efforts)), PostgresVectors(table))
 
-    def some_rows(self, count: int) -> tuple[list[str], AnyArray]:
+    def rows_to_compare(self) -> tuple[list[str], AnyArray]:
         """Return what was encoded of some rows, and their vectors ``[n, dim]``."""
+        return rows_with_vectors(self.encoded(), PostgresVectors(self.collection), len(self))
+
+    def _first_rows(self, count: int) -> tuple[list[str], AnyArray]:
+        """Return what was encoded of the first rows that PostgreSQL finds, which takes no time however many there are.
+
+        Returns:
+            Their texts and their vectors ``[n, dim]``.
+        """
         (_, ids, texts), *_ = self.encoded(behind=f"LIMIT {count}")
         by_id = self.collection.vectors_of(ids, self.collection.id_text)
         return texts, np.stack([by_id[key] for key in ids])
