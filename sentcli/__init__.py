@@ -10,7 +10,7 @@ from typing import Any
 
 from sentcli.waiting import wait_briefly
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 wait_briefly()
 # of tqdm in a notebook without ipywidgets, where its bar is text
 warnings.filterwarnings("ignore", message="IProgress not found")
