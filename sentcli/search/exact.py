@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -243,13 +244,12 @@ class TopK:
     """
 
     def __init__(self, queries: AnyArray, k: int, *, similarity: Similarity = "cosine", device: str = "cpu") -> None:
-        self.similarity = similarity
         self.rows = 0
         """The number of rows that were added so far."""
         self._queries = prepared(queries, similarity)
         self._best: BestRows | BestOnDevice
         if on_host(device):
-            self._best = BestRows(self._queries, k)
+            self._best = BestRows(self._queries, k, partial(prepared, similarity=similarity))
         else:
             from sentcli.search.device_products import BestOnDevice
 
@@ -263,14 +263,9 @@ class TopK:
             SentcliError: if the device has too little memory, or fails.
         """
         check_width(vectors, self._queries.shape[1], "corpus")
-        best = self._best
         for start in range(0, len(vectors), BLOCK):
             block = vectors[start : start + BLOCK]
-            if isinstance(best, BestRows):
-                rows = prepared(block, self.similarity)
-                best.add(rows, self.rows)
-            else:
-                best.add(block, self.rows)
+            self._best.add(block, self.rows)
             self.rows += len(block)
 
     def best(self) -> Neighbours:

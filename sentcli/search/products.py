@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sentcli.arrays import Float32Array, Int64Array
+from sentcli.arrays import AnyArray, Float32Array, Int64Array
 from sentcli.search.neighbours import Neighbours
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
+Prepare = Callable[[AnyArray], Float32Array]
 GROUP = 512
 """The most queries of a group."""
 FEW = 2**20
@@ -29,8 +30,12 @@ FEW = 2**20
 TILE = 2**22
 """About how many products a thread has at a time: 16 MiB."""
 LEAST_ROWS = 2048
-MOST_ROWS = 131_072
-"""The bounds of the rows of a product."""
+"""The least rows of a product."""
+CACHED = 2**20
+"""The most numbers of the rows of a product, 4 MiB: they stay in the processor's cache from the look at their lengths
+to the product, which is what a search for one query consists of."""
+A_THREAD = 2**22
+"""Fewer numbers than these are not worth another thread, however few the queries are."""
 SAMPLED = 64
 """One of so many rows is drawn for the sample that gives the first bound."""
 SURE = 4.0
@@ -41,36 +46,60 @@ SPACE = 2
 """How many times `k` products above the bound are gathered for a query before the best ones are chosen."""
 
 
+def _as_they_are(rows: Float32Array) -> Float32Array:
+    """Return rows that are prepared."""
+    return rows
+
+
 class BestRows:
     """The rows with the largest inner products with each query.
 
     Args:
         queries: ``[queries, dim]``.
         k: how many rows.
+        prepare: makes of rows ``[n, dim]`` those whose inner products are the similarity.
     """
 
-    def __init__(self, queries: Float32Array, k: int) -> None:
+    def __init__(self, queries: Float32Array, k: int, prepare: Prepare = _as_they_are) -> None:
         self.count = len(queries)
+        self.prepare = prepare
         groups = max(-(-self.count // GROUP), 1)
         self.groups = [_Group(part, k) for part in np.array_split(queries, groups)]
 
-    def add(self, rows: Float32Array, first: int) -> None:
+    def add(self, rows: AnyArray, first: int) -> None:
         """Compare further rows ``[n, dim]``, the first of which has this position; no earlier call had a later one."""
         if not len(rows):
             return
-        threads = min(_threads(), max(2 * self.count * len(rows) // FEW, 1))
+        tiles = _Rows(rows, self.prepare)
+        if len(self.groups) > 1:
+            tiles = _Rows(self.prepare(rows), _as_they_are)
+        threads = min(_threads(), max(2 * self.count * len(rows) // FEW, rows.size // A_THREAD, 1))
         with _workers(threads) as workers:
-            if len(self.groups) % threads == 0:
+            if len(self.groups) > 1 and len(self.groups) % threads == 0:
                 alone = _Workers(1, map)
-                workers.each(lambda group: group.add(rows, first, alone), self.groups)
+                workers.each(lambda group: group.add(tiles, first, alone), self.groups)
                 return
             for group in self.groups:
-                group.add(rows, first, workers)
+                group.add(tiles, first, workers)
 
     def best(self) -> Neighbours:
         """Return the best rows so far, `k` for each query or fewer; of equal ones the first row is first."""
         with _workers(min(_threads(), len(self.groups))) as workers:
             return Neighbours.concatenated(workers.each(lambda group: group.best.best_first(), self.groups))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows ``[n, dim]`` that are prepared some at a time, when they are multiplied."""
+
+    given: AnyArray
+    prepare: Prepare
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    def __getitem__(self, chosen: slice | Int64Array) -> Float32Array:
+        return self.prepare(self.given[chosen])
 
 
 class _Group:
@@ -82,7 +111,7 @@ class _Group:
         self.samples = samples
         self.best = Neighbours.none(len(queries))
 
-    def add(self, rows: Float32Array, first: int, workers: _Workers) -> None:
+    def add(self, rows: _Rows, first: int, workers: _Workers) -> None:
         """Compare further rows."""
         before = self.best
         slices = workers.shares(len(rows))
@@ -90,7 +119,7 @@ class _Group:
 
         def look(part: slice) -> _Gathered:
             gathered = _Gathered(self.queries, self.k, least, workers.count)
-            gathered.look(rows[part], first + part.start)
+            gathered.look(rows, part, first)
             return gathered
 
         parts = [before]
@@ -112,7 +141,7 @@ class _Group:
         else:
             self.best.overwrite(lacking, again.best)
 
-    def _least(self, rows: Float32Array, slices: list[slice], workers: _Workers) -> tuple[Float32Array | None, bool]:
+    def _least(self, rows: _Rows, slices: list[slice], workers: _Workers) -> tuple[Float32Array | None, bool]:
         """Return a bound for each query ``[queries]`` above which the best of the rows lie, and whether that is sure.
 
         It is the k-th best product so far, or by a sample so low that some more than `k` products are likely above it.
@@ -178,19 +207,25 @@ class _Gathered:
         width = int(self.filled.max())
         return Neighbours(self.table.positions[:, :width], self.table.scores[:, :width])
 
-    def look(self, rows: Float32Array, first: int) -> None:
-        """Compare rows, of which without a bound few come at first and then as many as before."""
-        queries = len(self.queries)
+    def look(self, rows: _Rows, share: slice, first: int) -> None:
+        """Compare some of the rows, of which without a bound few come at first and then as many as before.
+
+        Args:
+            rows: all of them.
+            share: those that are compared.
+            first: the position of the first of all rows.
+        """
+        queries, dimension = self.queries.shape
         few = max(LEAST_ROWS, 2 * self.k)
-        size = max(TILE // max(queries, 1), few)
-        size = min(size, MOST_ROWS, len(rows))
+        size = min(TILE // max(queries, 1), CACHED // max(dimension, 1))
+        size = min(max(size, few), share.stop - share.start)
         products = np.empty(queries * size, np.float32)
         above = np.empty(products.shape, bool)
         is_sampled = self.least is not None
-        start = 0
-        while start < len(rows):
-            count = size if is_sampled else min(size, max(few, start))
-            part = rows[start : start + count]
+        start = share.start
+        while start < share.stop:
+            count = size if is_sampled else min(size, max(few, start - share.start))
+            part = rows[start : min(start + count, share.stop)]
             shape = queries, len(part)
             used = queries * len(part)
             product = np.matmul(self.queries, part.T, out=products[:used].reshape(shape))

@@ -38,6 +38,7 @@ def test_whole_numbers_give_the_order_of_a_stable_sort(data):
     k, threads = draw(st.integers(1, 450)), draw(st.integers(1, 4))
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     bounds = {"TILE": draw(st.sampled_from([64, 2**21])), "LEAST_ROWS": draw(st.sampled_from([1, 7, 2048]))}
+    bounds["CACHED"], bounds["A_THREAD"] = draw(st.sampled_from([4, 2**20])), draw(st.sampled_from([1, 2**22]))
     bounds["SURE"] = draw(st.sampled_from([-0.9, 4.0]))  # the first bound is too high for many queries, or hardly ever
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**bounds, "GROUP": 16, "FEW": 2, "SAMPLED": draw(st.sampled_from([1, 2, 8, 64]))}.items():
@@ -56,7 +57,7 @@ def bound_too_high(monkeypatch):
     def too_high(group, rows, slices, workers):
         if group.best.scores.shape[1] == group.k or not group.samples:
             return original(group, rows, slices, workers)
-        return np.nextafter((group.queries @ rows.T).max(axis=1), np.float32(-np.inf)), False
+        return np.nextafter((group.queries @ rows[:].T).max(axis=1), np.float32(-np.inf)), False
 
     monkeypatch.setattr(products._Group, "_least", too_high)
 
