@@ -1,11 +1,13 @@
 """A directory of many rows by a static model with an index ivfpq: seconds, and whether memory stays flat.
 
     SENTCLI_DATA=... python benchmarks/large_directory.py [--rows 1000000 10000000]
+    SENTCLI_DATA=... python benchmarks/large_directory.py --milvus --rows 10000 100000
 
 Rows and model are those of `places.py`: 24 words with an id, a title and a year, and a table of 64 dimensions. Each
 command is a process of its own; its memory is what it holds itself at most, without files that it has mapped (the
 system drops those when others need the room), asked for twice a second. The first command writes and indexes the rows,
 the second brings the directory up to date after 1 % of the texts have changed, the third searches it for 1,000 texts.
+With `--milvus` the rows are written into a directory without an index, and into a file of Milvus Lite.
 """
 
 import argparse
@@ -79,6 +81,7 @@ def main() -> None:
     """Print a row for each command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--milvus", action="store_true")
     options = parser.parse_args()
     print(machine())
     print("| rows | command | seconds | of the processor | MB |\n|---|---|---|---|---|", flush=True)
@@ -89,7 +92,8 @@ def main() -> None:
         write(queries, 1000, changed=False)
         for count in options.rows:
             corpus, directory = folder / "rows.jsonl", folder / f"directory-{count}"
-            index = [*SENTCLI, "index", corpus, "-m", model, "-q", "-o", directory]
+            begin = [*SENTCLI, "index", corpus, "-m", model, "-q"]
+            index = [*begin, "-o", directory]
             hits = folder / f"hits-{count}.jsonl"
             search = [*SENTCLI, "retrieve", "--corpus", directory, "-m", model, "-q", "--queries", queries]
             commands = {
@@ -97,6 +101,9 @@ def main() -> None:
                 "index --update": [*index, "--update"],
                 "retrieve --index ivfpq": [*search, "--index", "ivfpq", "--hits", hits],
             }
+            if options.milvus:
+                milvus = f"milvus:{folder / f'rows-{count}.db'}"
+                commands = {"index": index, "index --to milvus": [*begin, "--to", milvus, "--collection", "rows"]}
             for title, command in commands.items():
                 if not title.startswith("retrieve"):
                     write(corpus, count, changed=title.endswith("--update"))
