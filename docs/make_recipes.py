@@ -77,6 +77,9 @@ choice made here, where neither paper nor code gives a value or theirs is imposs
 the paper has the value; the page or table was not noted. Scores are times 100.
 """
 
+PAGES = {"angle": "cosent"}
+"""The pages of methods that have none of their own."""
+
 
 def page() -> str:
     """Return the page."""
@@ -85,7 +88,7 @@ def page() -> str:
         (f"[{r.name}](#{anchor(r.name)})", method(r), f"`{r.model}`", r.data, score(r, "STS average")) for r in recipes
     )
     overview = table(("recipe", "method", "model", "data", "published STS average"), rows)
-    about = ((f"[{name}](methods/{name}.md)", m.title, terms(m)) for name, m in METHODS.items())
+    about = ((f"[{name}](methods/{PAGES.get(name, name)}.md)", m.title, terms(m)) for name, m in METHODS.items())
     methods = table(("method", "paper", "terms of the loss"), about)
     lists = f"## All recipes\n\n{overview}{SOURCES}\n## All methods\n\n{methods}"
     parts = [f"{INTRODUCTION}\n{lists}\n## Recipe by recipe\n"]
