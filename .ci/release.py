@@ -70,6 +70,7 @@ def main() -> None:
     version, notes = check(ROOT, git("tag").split())
     if not options.no_tests:
         subprocess.run([ROOT / ".ci" / "run"], check=True)
+        subprocess.run(["make", "test-deep"], cwd=ROOT, check=True)
     subprocess.run([sys.executable, "-m", "uv", "build", "--out-dir", ROOT / "dist"], cwd=ROOT, check=True)
     print(notes)
     print(f"\ngit tag -a v{version} -m {version} && git push origin v{version}\nuv publish dist/sentcli-{version}*")

@@ -153,7 +153,7 @@ WRITERS = {
     "pyarrow.feather": lambda path, table, rows: feather.write_feather(table, str(path)),
     "openpyxl.xlsx": by_openpyxl,
 }
-SLOW = {"openpyxl.xlsx": pytest.mark.slow}  # a workbook is read by a process of its own
+DEEP = {"openpyxl.xlsx": pytest.mark.deep}  # each example of a workbook is read by a process of its own
 
 
 def connected():

@@ -76,7 +76,7 @@ def test_queries_are_not_headings(corpus, queries):
     assert not headings & {q["text"].casefold() for q in queries}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_docstrings_of_the_standard_library():
     found = prepare.stdlib_docstrings()
     assert len(found) >= 5000
@@ -194,7 +194,7 @@ def test_the_check_finds_what_does_not_exist(line):
         check_command_line(line)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_question_of_the_first_page_finds_how_to_resume(invoke, minilm, tmp_path):
     subprocess.run([sys.executable, ROOT / "demo" / "prepare.py", tmp_path], check=True, capture_output=True)
     page = (ROOT / "docs" / "start" / "search.md").read_text("utf-8")

@@ -158,6 +158,7 @@ def runtime(monkeypatch):
     return levels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_onnxruntime_on_a_gpu_gets_its_inputs_there_and_keeps_its_notes(runtime, minilm, device):
     expected = SentenceEncoder.load(minilm, backend="torch", device="cpu").encode(TEXTS)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import inspect
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -25,6 +27,11 @@ from sentcli.command.declaration import Argument, Verb, alternatives, data_strea
 from sentcli.errors import SentcliError, broken_library, interruption, lacks_memory, of_memory, unreadable_name
 from sentcli.io.digests import CACHE, cache_folder
 from sentcli.printable import without_secrets
+
+_TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a command that SIGTERM ends, as a shell gives it."""
+_AGAIN_SECONDS = 0.05
+"""How long after a signal was lost it is raised again."""
 
 
 def _methods() -> Iterable[str]:
@@ -306,6 +313,7 @@ def _run(work: Callable[[], None]) -> None:
     from sentcli.io.scratch import remove_scratch
 
     signal.signal(signal.SIGTERM, _terminated)
+    sys.unraisablehook = _dropped
     try:
         work()
     except typer.Exit:
@@ -337,7 +345,34 @@ def _interrupted() -> typer.Exit:
 
 def _terminated(number: int, frame: object) -> None:
     """Exit with the shell's code for SIGTERM; the exception lets unfinished outputs be removed."""
-    raise SystemExit(128 + number)
+    raise SystemExit(_TERMINATED)
+
+
+def _dropped(dropped: sys.UnraisableHookArgs) -> None:
+    """Raise what a signal raised once more where Python has dropped it, as in a finalizer or a callback of C.
+
+    That is a moment later, since in here it would be dropped, too.
+    """
+    error = dropped.exc_value
+    if isinstance(error, KeyboardInterrupt):
+        number = signal.SIGINT
+    elif isinstance(error, SystemExit) and error.code == _TERMINATED:
+        number = signal.SIGTERM
+    else:
+        sys.__unraisablehook__(dropped)
+        return
+    again = threading.Timer(_AGAIN_SECONDS, _send, [number])
+    again.daemon = True
+    again.start()
+
+
+def _send(number: signal.Signals) -> None:
+    """Send the main thread a signal, which ends a wait of the system, too, where there are such signals."""
+    main = threading.main_thread().ident
+    if sys.platform == "win32" or main is None:
+        _thread.interrupt_main(number)
+    else:
+        signal.pthread_kill(main, number)
 
 
 def _message(error: Exception) -> str:

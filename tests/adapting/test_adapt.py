@@ -81,6 +81,7 @@ def prefer(monkeypatch, preferred):
     )
 
 
+@pytest.mark.slow
 def test_the_start_is_kept_where_nothing_is_gained(invoke, corpus, tiny_bert, tmp_path, monkeypatch):
     prefer(monkeypatch, "start")
     results = adapted(invoke, corpus, tiny_bert, tmp_path / "model", check=3)
@@ -113,7 +114,7 @@ def test_a_gain_is_taken(invoke, learnable, tiny_bert, tmp_path, fast_learning):
     assert np.abs(taken - start).max() > 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_gain_that_costs_similarity_is_refused(invoke, learnable, tiny_bert, tmp_path, fast_learning):
     generator = random.Random(1)
     rows = []
@@ -163,6 +164,7 @@ def judged(folder, rows, numbers):
     return folder
 
 
+@pytest.mark.slow
 def test_the_folder_holds_what_was_judged(corpus, tiny_bert, tmp_path, monkeypatch):
     prefer(monkeypatch, "trained")
     monkeypatch.setattr("sentcli.evaluation.differences.Difference.is_gain", True)
@@ -206,6 +208,7 @@ def broken(tmp_path_factory, corpus):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -285,6 +288,7 @@ def test_what_fits_into_a_budget_is_tried_and_what_was_made_stays(corpus, tiny_b
     assert results["steps"] == 0 and not (tmp_path / "model.adapting").exists()
 
 
+@pytest.mark.slow
 def test_a_budget_that_ends_before_anything_competes_names_what_was_made(
     corpus, tiny_bert, tmp_path, invoke, monkeypatch
 ):

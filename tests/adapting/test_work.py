@@ -86,6 +86,7 @@ def test_what_was_begun_without_a_plan_is_made_anew(tmp_path):
         assert not any(folder.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), pytest.param(OSError(28, "No space left on device"), marks=pytest.mark.slow)]
 )

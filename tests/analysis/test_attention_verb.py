@@ -48,6 +48,7 @@ def attention(invoke, text, tmp_path):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 def test_a_model_and_its_folder(attention, tiny_bert, tmp_path):
     attention("-m", tiny_bert, "--limit", 30)

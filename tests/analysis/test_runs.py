@@ -58,6 +58,7 @@ def rows_of(table):
     return list(csv.DictReader(table.open(encoding="utf-8")))
 
 
+@pytest.mark.slow
 def test_a_study_is_a_table_of_settings_and_curves_over_seeds(study, invoke, tmp_path):
     invoke("report", study, "-o", tmp_path / "s.md", "-o", tmp_path / "s.tex", check=0)
     page, latex = ((tmp_path / name).read_text("utf-8") for name in ("s.md", "s.tex"))
@@ -99,6 +100,7 @@ def test_the_page_says_what_was_run(study, invoke, tmp_path):
     assert "dev.tsv (Spearman × 100)" in page, "axes and notes name the dev set"
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_a_pattern_and_groups(study, bare, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(bare.parent)
     for number, names in enumerate((["bare"], ["bare/*"], ["--group", "slow=*0.001*", "bare"])):
@@ -112,6 +114,7 @@ def test_runs_side_by_side_a_pattern_and_groups(study, bare, invoke, tmp_path, m
     assert "a=none*" in failed and "0.001" in failed, "the runs that there are, are named"
 
 
+@pytest.mark.slow
 def test_two_patterns_of_one_folder_are_one_study(bare, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(bare.parent)
     invoke("report", "bare/*0.001*", "bare/*0.003*", "-o", "p.md", check=0)
@@ -121,6 +124,7 @@ def test_two_patterns_of_one_folder_are_one_study(bare, invoke, tmp_path, monkey
         assert f"| {rate} | 1, 2 |" in page, "the rows say in what the runs of both patterns differ"
 
 
+@pytest.mark.slow
 def test_scores_of_a_study_are_grouped_as_it_is(study, invoke, tmp_path):
     dev = study.parent / "dev.tsv"
     invoke("sts-eval", "-m", study, "--pairs", dev, "--json", tmp_path / "s.json", check=0)
@@ -133,6 +137,7 @@ def test_scores_of_a_study_are_grouped_as_it_is(study, invoke, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_analyses_take_a_folder_of_runs(study, bare, invoke, tmp_path):
     invoke("analyze", "sweep", bare, "-o", tmp_path / "sweep", check=0)
     (found,) = json.loads((tmp_path / "sweep" / "analysis.json").read_text())["results"]["curves"]

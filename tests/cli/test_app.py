@@ -168,6 +168,7 @@ def completed(words, folder):
     return proposed.split(), set(modules.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

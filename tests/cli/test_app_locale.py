@@ -76,6 +76,7 @@ def filled(command, words):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locale", ["posix", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_files_have_their_names(locale, tiny_bert, tmp_path, run, request):
     variables = POSIX if locale == "posix" else request.getfixturevalue("latin_1")
@@ -86,7 +87,7 @@ def test_files_have_their_names(locale, tiny_bert, tmp_path, run, request):
     assert f"out {NAME}.safetensors" in [path.name for path in place.iterdir()]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_all_verbs_with_names_of_all_signs(latin_1, tiny_bert, tmp_path, run):
     place, words = work_in(tmp_path, tiny_bert)
     words["JUDGE"] = str(save_cross_encoder(place / f"judge {NAME}"))

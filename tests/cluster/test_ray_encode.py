@@ -148,7 +148,7 @@ def test_ray_that_is_not_installed(invoke, source, exported, tmp_path, monkeypat
     assert re.search(r"--ray .*'sentcli\[cluster\]'", message_of(failed))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_an_address_at_which_nothing_is_said_ends_within_half_a_minute(invoke, source, exported, tmp_path, slowness):
     with socket.create_server(("127.0.0.1", 0)) as server:
         began = time.monotonic()
@@ -171,7 +171,7 @@ def test_a_token_that_is_refused_is_named_within_seconds(two_nodes, encode, sour
     assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_cluster_of_which_only_the_head_answers_ends_in_time_and_heeds_signals(
     own_cluster, invoke, encode, exported, source, tmp_path, monkeypatch, slowness

@@ -96,7 +96,7 @@ def test_a_killed_node_costs_its_shards(own_cluster, encode, many, plain, tmp_pa
     assert contents(out) == plain
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_what_dies_with_a_node_that_is_taken_away_is_told_from_a_crash(own_cluster):
     import ray
     from ray._raylet import GcsClient

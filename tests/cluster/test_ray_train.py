@@ -100,7 +100,7 @@ def test_a_run_that_fails_leaves_the_others(two_nodes, train, tmp_path):
     assert len(records(tmp_path / "out" / "results.jsonl")) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
     """Half of the runs learn nothing, and four steps raise the others; one worker, so that the order is known."""
     rows = "the cat,the dog,0.9\nthe house,a river,0.1\nthe man,the woman,0.8\nred bird,small tree,0.2\n" * 3

@@ -62,6 +62,7 @@ def words_of(name, verb, argument, address, model):
     return words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", VERBS, ids=" ".join)
 def test_no_secret_of_an_address_is_printed_or_written(name, whole, tiny_bert, tmp_path, invoke, monkeypatch):

@@ -158,6 +158,7 @@ def test_quiet_says_nothing(server, folder, run):
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.slow
 def test_a_bar_of_bytes_on_a_terminal(server, folder):
     pty = pytest.importorskip("pty")
     url = server.put("wiki.txt", TEXT, delay=0.005)

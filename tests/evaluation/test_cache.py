@@ -131,6 +131,7 @@ def texts(count, start=0):
     return [f"the cat {n} sat" for n in range(start, start + count)]
 
 
+@pytest.mark.slow
 def test_no_more_is_kept_than_allowed(tiny_bert, own_cache):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     for name in ("a", "b"):

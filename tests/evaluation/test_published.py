@@ -75,6 +75,7 @@ def test_the_list_needs_no_model(invoke):
     assert "glove" in shown and "61.32" in shown and "86.63" in shown
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_is_refused_before_the_work(data, invoke):
     call = ["-m", "no-such-model", "--data", data / "senteval", "--against"]
     for command, options, words in (

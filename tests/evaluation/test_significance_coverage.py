@@ -184,6 +184,7 @@ def covered_precision(pairs, share, strength, cases, draws=400):
     return float(np.mean(held or [np.nan])), len(held) / cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.5, 1.5, 2.5])
 def test_intervals_of_average_precision_hold_it(strength):
     held, given = covered_precision(50, 0.5, strength, 1000)

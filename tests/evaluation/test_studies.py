@@ -29,6 +29,7 @@ def pairs(tmp_path, sentences):
     return file
 
 
+@pytest.mark.slow
 def test_a_sweep_is_a_row_a_setting_with_its_seeds(invoke, study, pairs, tiny_bert, tmp_path):
     for command in (("sts-eval", "--pairs", pairs), ("evaluate", pairs)):
         page, scores = tmp_path / f"{command[0]}.md", tmp_path / f"{command[0]}.json"

@@ -94,6 +94,7 @@ MIXED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv", ".tsv", ".txt"])
 def test_rows_of_mixed_columns_are_written_as_they_are(suffix, tiny_bert, tmp_path, invoke):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in MIXED))

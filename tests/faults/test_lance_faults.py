@@ -97,6 +97,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_an_end_between_two_steps_leaves_a_whole_version(invoke, place, monkeypatch, tmp_path, step):
     """An error, which stands for a kill, before each step of --overwrite; then the same command again."""
@@ -220,6 +221,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_table_is_refused_and_made_anew(invoke, corpus, place, texts, tiny_bert, tmp_path, damage):
     old, _ = corpus

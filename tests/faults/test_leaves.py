@@ -1,6 +1,6 @@
 """Every value of every structured file set to every kind of value: an exit code and one message, whatever it is.
 
-The slow tests try some cases of each file, every value of it first. SENTCLI_LEAVES=1000000 tries all 35,000, which
+Some cases of each file are tried, every value of it first. SENTCLI_LEAVES=1000000 tries all 35,000, which
 takes about an hour on two cores.
 """
 
@@ -34,8 +34,6 @@ PRELOADED = [
     "transformers.models.bert.modeling_bert",
 ]  # fmt: skip
 """What every process of a case needs, imported once by the process that they are forked from."""
-QUICK = 3
-"""Cases of each file that run with the quick tests; all of them run with the slow ones."""
 
 
 @dataclass(frozen=True)
@@ -407,12 +405,12 @@ def failures(reader, file, structured, folder, most):
     return count, found
 
 
-@pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["sample", "all"])
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].command.split()[0]}-{case[1]}")
-def test_every_value_of_a_structured_file(case, quick, structured, tmp_path, monkeypatch):
+def test_every_value_of_a_structured_file(case, structured, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     reader, file = case
-    most = QUICK if quick else int(os.environ.get("SENTCLI_LEAVES", reader.most))
+    most = int(os.environ.get("SENTCLI_LEAVES", reader.most))
     count, wrong = failures(reader, file, structured, tmp_path, most)
     if log := os.environ.get("SENTCLI_LEAVES_LOG"):
         with Path(log).open("a") as handle:

@@ -141,6 +141,7 @@ def seconds(reader, text):
     return time.process_time() - begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _, _ in PAIRS))
 def test_time_grows_with_the_length_of_a_foreign_text(name):
     for reader, shape in [(reader, shape) for owner, reader, shape in PAIRS if owner == name]:

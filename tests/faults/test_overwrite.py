@@ -99,6 +99,10 @@ CASES = {
 }
 
 
+LONG = ("train, two seeds", "index --to", "analyze", "analyze --write", "report")
+DEEP = dict.fromkeys(LONG, pytest.mark.deep)
+
+
 @pytest.fixture(scope="module")
 def nth_call(tmp_path_factory):
     """A process that has imported what takes long, and tries cases."""
@@ -128,7 +132,7 @@ def by_part(state, names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=DEEP.get(name, ())) for name in CASES])
 def test_the_old_or_the_new_output_is_whole(name, nth_call, tiny_bert, tmp_path):
     case, folder = CASES[name], tmp_path / "work"
     for file, content in FILES.items():

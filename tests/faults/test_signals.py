@@ -62,7 +62,12 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+IN_CI = ("encode", "train", "index", "retrieve by words")
+"""The others before a release: each takes some ten seconds."""
+MARKS = {name: () if name in IN_CI else pytest.mark.deep for name in COMMANDS}
+
+
+@pytest.mark.parametrize("command", [pytest.param(COMMANDS[name], id=name, marks=MARKS[name]) for name in COMMANDS])
 def test_a_signal_ends_a_command_within_two_seconds(command, folder, tiny_bert, slowness):
     arguments = [sys.executable, "-m", "sentcli", *command.format(model=tiny_bert).split(), "--overwrite"]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
@@ -95,3 +100,27 @@ def test_a_signal_while_a_library_loads_ends_the_command(signalled, code, tmp_pa
     )
     assert process.returncode == code, process.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_in_a_finalizer_ends_the_command(kind, tmp_path, tiny_bert):
+    # Python drops what is raised while an object is finalized, also what the handler of a signal raises
+    lines = [
+        "import os, time",
+        "class Finalized:",
+        "    def __del__(self):",
+        f"        os.kill(os.getpid(), {int(kind)})",
+        "        time.sleep(0)",
+        "Finalized()",
+        "time.sleep(60)",
+    ]
+    (tmp_path / "onnxruntime.py").write_text("\n".join(lines))
+    (tmp_path / "texts.txt").write_text("one text\n")
+    arguments = ["encode", "texts.txt", "-m", str(tiny_bert), "-o", "out"]
+    environment = ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])}
+    command = [sys.executable, "-m", "sentcli", *arguments]
+    process = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, preexec_fn=heed_ctrl_c
+    )
+    assert process.returncode == 128 + kind, process.stderr
+    assert "Traceback" not in process.stderr and not (tmp_path / "out").exists()

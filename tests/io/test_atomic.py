@@ -54,6 +54,7 @@ def test_a_folder_of_others_is_not_replaced(name, work, tiny_bert, invoke):
         assert set(files(work / "out")) == {"letter.txt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_file_of_others_among_those_of_a_command_stays(name, work, tiny_bert, invoke):
     out = work / "out"

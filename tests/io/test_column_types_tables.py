@@ -16,7 +16,7 @@ from sentcli.io.column_types import name_of
 from sentcli.io.readers import ReadOptions
 from sentcli.search.condition_reader import parse_condition
 from sentcli.search.rows import counted, matching, read_documents_of, write_chosen
-from tests.drawn_tables import HERE_AS, SLOW, WRITERS, written_tables
+from tests.drawn_tables import DEEP, HERE_AS, WRITERS, written_tables
 from tests.examples import examples
 
 pytest.importorskip("sqlglot")
@@ -33,7 +33,7 @@ def ids_here(documents, condition):
     return [documents.rows[number].id for number in mask.nonzero()[0]]
 
 
-@pytest.mark.parametrize("writer", [pytest.param(name, marks=SLOW.get(name, ())) for name in WRITERS])
+@pytest.mark.parametrize("writer", [pytest.param(name, marks=DEEP.get(name, ())) for name in WRITERS])
 @examples(40)
 @given(drawn=st.data())
 def test_conditions_give_the_rows_that_duckdb_gives_on_the_same_file(writer, drawn):

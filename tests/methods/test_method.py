@@ -618,6 +618,7 @@ def test_condensers_own_file_of_extra_layers_is_read(invoke, tiny_bert, text, tm
         torch.testing.assert_close(again[name], value, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_mlm_from_a_config_alone_and_on_from_its_own_head(invoke, tiny_bert, text, tmp_path):
     scratch = tmp_path / "scratch"
     shutil.copytree(tiny_bert, scratch)
@@ -729,6 +730,7 @@ def test_sts_train_pairs_of_a_senteval_folder(data):
     assert alone.sentences == whole.sentences[:10]
 
 
+@pytest.mark.slow
 def test_is_bert_with_relu_is_a_sentence_transformers_model_too(invoke, tiny_bert, text, tmp_path, sentences):
     train(invoke, "is-bert", tiny_bert, text, tmp_path / "m", "--set", "cnn.relu=true", "--learning-rate", "1e-3")
     opens_everywhere(tmp_path / "m", sentences)

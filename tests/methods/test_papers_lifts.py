@@ -78,6 +78,7 @@ def test_is_bert_lifts_a_random_model(invoke, random_bert, data, short_dev, tmp_
     assert results["best_dev_spearman"] > results["start_dev_spearman"] + 5  # seen: 53.55 to 60.71
 
 
+@deep
 def test_scored_pairs_lift_a_random_model(invoke, random_bert, data, short_dev, tmp_path):
     results, _ = train(
         invoke, short_dev, tmp_path / "m", "sts-regression", random_bert, "--data", data / "senteval",
@@ -98,6 +99,7 @@ def test_language_models_learn_words(invoke, random_bert, data, tmp_path, method
     assert np.mean(losses[-20:]) < 0.8 * losses[0]  # the words' frequencies alone give about 0.75
 
 
+@deep
 def test_whitening_lifts_the_cls_vector(invoke, minilm, data, short_dev, tmp_path):
     options = ["--data", data / "corpus" / "wiki.txt", "--limit", 2000, "--pooling", "cls"]
     results, _ = train(invoke, short_dev, tmp_path / "m", "whitening", minilm, *options)

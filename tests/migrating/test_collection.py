@@ -62,6 +62,7 @@ def index(invoke, corpus, place, model, *options):
     invoke("index", corpus, "--to", address, *collection, "-m", model, *TORCH, *options, check=0)
 
 
+@pytest.mark.slow
 def test_a_collection_moves_and_returns(place, corpus, other, tiny_bert, tmp_path, invoke):
     index(invoke, corpus, place, tiny_bert)
     before = hits(invoke, place)
@@ -105,6 +106,7 @@ def test_rows_that_change_after_a_move_are_made_by_the_new_model(place, corpus, 
     assert hits(invoke, place) == hits(invoke, (tmp_path / "fresh", ()))
 
 
+@pytest.mark.slow
 def test_rows_that_are_written_while_models_are_compared_are_not_lost(
     corpus, other, tiny_bert, tmp_path, invoke, monkeypatch
 ):
@@ -126,6 +128,7 @@ def test_rows_that_are_written_while_models_are_compared_are_not_lost(
     assert hits(invoke, place) == hits(invoke, (tmp_path / "fresh", ()))
 
 
+@pytest.mark.slow
 def test_passages_in_a_collection_are_whole_documents_to_the_comparison(place, other, tiny_bert, tmp_path, invoke):
     pages = tmp_path / "pages"
     pages.mkdir()
@@ -139,6 +142,7 @@ def test_passages_in_a_collection_are_whole_documents_to_the_comparison(place, o
     index(invoke, pages, place, other, *cut)  # nothing is encoded again
 
 
+@pytest.mark.slow
 def test_passages_are_updated_after_a_move_to_a_model_that_reads_less(place, other, tiny_bert, tmp_path, invoke):
     corpus, fresh = tmp_path / "long.jsonl", tmp_path / "fresh"
     rows = [{"id": f"d{n}", "text": f"the {NOUNS[n]} ran on the river. " * 4} for n in range(11)]
@@ -201,6 +205,7 @@ def test_a_collection_that_is_not_there(tmp_path, tiny_bert, invoke):
     invoke("migrate", tmp_path, "--collection", "rows", "-m", tiny_bert, check=2)
 
 
+@pytest.mark.slow
 def test_a_collection_of_means_of_pieces_stays_one(place, other, tiny_bert, tmp_path, invoke):
     corpus = tmp_path / "long.txt"
     corpus.write_text("".join(f"{'the cat ran on the river ' * 12}{noun}\n" for noun in NOUNS))

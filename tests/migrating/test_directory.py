@@ -409,6 +409,7 @@ def test_parts_of_several_machines_become_one_directory(corpus, other, tiny_bert
     assert first(invoke, tmp_path / "parts")["id"]
 
 
+@pytest.mark.slow
 def test_an_index_that_is_built_meanwhile_is_not_lost(out, other, invoke, monkeypatch):
     original = directory_move._write_again
 
@@ -462,6 +463,7 @@ def test_a_corpus_of_which_no_set_can_be_made(other, tiny_bert, tmp_path, invoke
     assert results["migrated"] and results["metric"] is None and results["passed"] is None
 
 
+@pytest.mark.slow
 def test_a_model_that_is_gone_cannot_be_compared(out, other, tiny_bert, tmp_path, invoke):
     manifest = json.loads((out / "manifest.json").read_text())
     manifest["settings"]["model"] = str(tmp_path / "gone")

@@ -525,7 +525,7 @@ def test_openvino_runs_every_architecture(openvino, tmp_path, kind, pooling):
     assert cosines(found, wanted).min() >= LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_openvino_in_int8_has_an_export_of_its_own(openvino, tiny_bert, cache, expected):
     pytest.importorskip("nncf")
     for backend in ("onnx", "openvino", "openvino"):
@@ -535,7 +535,7 @@ def test_openvino_in_int8_has_an_export_of_its_own(openvino, tiny_bert, cache, e
     assert len(exports_in(cache)) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_int8_of_openvino_is_calibrated_on_own_texts(openvino, tiny_bert, tmp_path, invoke, cache):
     pytest.importorskip("nncf")
     own, out, other = tmp_path / "own.txt", tmp_path / "ov", tmp_path / "fixed"

@@ -86,7 +86,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_forty_pairs_are_told_apart_and_both_ways_alike(made):
     wrong = []
     for kinship, (name, options), (other, others) in PAIRS:

@@ -59,7 +59,7 @@ def conflicts(settings):
     return "old-name" in settings and {"short", "short-processor", "lower-case", "left-processor"} & {*settings}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_pairs_of_options(tmp_path):
     drawn = [(modules, settings) for modules, settings in pairs() if not conflicts(settings)][:150]
     for number, (modules, settings) in enumerate(drawn):

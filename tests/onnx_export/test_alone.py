@@ -27,6 +27,7 @@ def run_alone(folder, texts):
     return session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 def test_the_program_of_the_docs_gives_the_models_vectors(option, tmp_path, invoke):
     folder = folders.make(tmp_path / "st", "mean", [option])

@@ -106,6 +106,7 @@ def test_further_modules_are_part_of_the_graph(model, tmp_path, kind, name):
     assert_same_as_torch(encoder, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_other_activations_of_a_dense_module_are_traced(model, tmp_path):
     encoder = load_edited(model("bert"), PoolingSpec(("cls",)), DenseSpec(32, 8, activation=f"{ACTIVATION}SiLU"))
     assert export(encoder, tmp_path / "out").export.graph == "traced"
@@ -228,6 +229,7 @@ def test_a_traced_graph_equals_torch(model, trace_once, tmp_path, kind):
 LIMITS = {"fp16": (0.999, 0.9999), "int8": (0.9, 0.99)}
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("precision", LIMITS)
 @pytest.mark.parametrize("kind", [*WRITTEN, *TRACED])

@@ -309,6 +309,7 @@ def test_int8_uses_7_bits_where_sums_of_products_saturate(export, tmp_path, monk
     assert {int(np.abs(w.astype(int)).max()) for w in square if w.dtype == np.int8} == {63 if reduce_range else 127}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduce_range", [True, False])
 def test_int8_for_openvino_uses_7_bits_there_too(export, tmp_path, monkeypatch, reduce_range):
     openvino = pytest.importorskip("openvino")
@@ -395,7 +396,7 @@ def test_minilm_keeps_its_vectors(minilm, minilm_in, sentences, precision, least
     assert found.mean() >= mean
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_minilm_in_int8_loses_little_on_sts_b(minilm, minilm_in, data):
     """On 1,500 pairs of dev it loses 0.00, on 1,379 of test 0.33: how much it is on one split alone is chance."""
     before, after = (SentenceEncoder.load(folder) for folder in (minilm, minilm_in("int8")))

@@ -48,6 +48,7 @@ def test_files_hold_what_is_drawn(tmp_path):
     assert [float(row["high"]) - float(row["low"]) for row in rows] == pytest.approx([0.2] * 4)
 
 
+@pytest.mark.slow
 def test_a_pdf_is_of_vectors_and_has_its_fonts(tmp_path):
     save_figure(figure(), tmp_path)
     pdf = (tmp_path / "both.pdf").read_bytes()

@@ -54,6 +54,7 @@ def test_a_directory_in_a_store_is_an_input_for_another_model(encode, rows, tiny
         assert row == other
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_there_is_refused_and_overwritten_when_told(store, encode, rows, local):
     encode(rows, "-o", OUT, "--shard-rows", 10)
     refused = encode(rows, "-o", OUT, *SHARDS, check=2)
@@ -62,6 +63,7 @@ def test_a_directory_that_is_there_is_refused_and_overwritten_when_told(store, e
     assert store.contents("out") == local
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_an_update_in_a_store_is_that_of_this_machine(packed, store, encode, rows, tmp_path):
     """The corpus is in the store, too, and may be compressed."""
@@ -123,6 +125,7 @@ def test_resume_of_a_whole_directory_uploads_nothing_and_other_settings_are_refu
     assert re.search("s3://corpora/out .*pooling 'mean' .*'cls' .*--overwrite", refused.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

@@ -101,6 +101,7 @@ def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, n
         download_checked([host(answer).url], tmp_path / "rows", Pin(), meter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow_head", [False, True])
 def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_path, monkeypatch, slow_head):
     monkeypatch.setattr(object_stores, "SLOW_SECONDS", 1.0)

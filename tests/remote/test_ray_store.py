@@ -53,6 +53,7 @@ def lines(store):
     return "s3://corpora/texts.txt"
 
 
+@pytest.mark.deep
 def test_a_store_has_the_bytes_of_one_machine_also_when_workers_are_killed(store, cluster, on_ray, lines, tmp_path):
     assert on_ray(lines, "-o", tmp_path / "local").wait(200) == 0
     store.pause = 1.0  # so that there is time to kill workers

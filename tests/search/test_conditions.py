@@ -171,6 +171,7 @@ def shared(found, exact):
     return np.mean([len(set(some) & set(best)) / len(best) for some, best in pairs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf", "ivfpq", "sq8", "OPQ4,IVF16,PQ4x4,RFlat", "PCA8,Flat"])
 def test_the_best_of_the_rows_that_are_left_are_found(kind, monkeypatch):
     monkeypatch.setattr(searching, "EXACT_ROWS", 100)

@@ -344,6 +344,7 @@ def made_once(tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
 @pytest.mark.parametrize("damage", ["torn", "missing", "other", "flipped"])

@@ -114,6 +114,7 @@ def test_an_index_of_a_directory_is_used_and_measured(invoke, corpus, tiny_bert,
     assert (report["results"]["recall"], report["results"]["recall_rows"]) == (1.0, 13)
 
 
+@pytest.mark.slow
 def test_what_is_missing_or_too_much_is_told(invoke, corpus, tiny_bert, tmp_path):
     call = ("analyze", "duplicates", corpus, "-o", tmp_path / "out")
     assert re.search(f"{corpus} .*-m", invoke(*call, check=2).stderr)

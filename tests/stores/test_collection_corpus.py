@@ -88,9 +88,10 @@ def write(invoke, tiny_bert):
     return call
 
 
-@pytest.mark.parametrize("steps", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_every_store_finds_the_same_rows_in_the_same_order(steps, write, found, stores, tmp_path):
+@pytest.mark.slow
+def test_every_store_finds_the_same_rows_in_the_same_order(write, found, stores, tmp_path):
     rows = texts()
+    steps = 4
     source = tmp_path / "rows.jsonl"
     for step in range(steps):
         source.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -178,6 +179,7 @@ def test_a_row_without_its_place_is_named(invoke, tiny_bert, stores, tmp_path, n
         assert "sentcli_order" in invoke(*asked, check=2).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lance", "milvus"])
 def test_a_row_without_a_text_is_named(invoke, tiny_bert, stores, tmp_path, name):
     options, place = stores[name]

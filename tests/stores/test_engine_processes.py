@@ -104,6 +104,7 @@ def test_a_directory_has_the_bytes_of_one_process(source, whole, tiny_bert, tmp_
     assert contents(tmp_path / "out") == contents(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v.npy", "v.jsonl"])
 def test_a_file_has_the_bytes_of_one_process(source, tiny_bert, tmp_path, run, name):
     call = ["encode", source, "-m", tiny_bert, *SHARDS, "-o"]

@@ -85,6 +85,7 @@ def index(to, tiny_bert, tmp_path, invoke):
     return call
 
 
+@pytest.mark.slow
 def test_columns_that_are_null_or_absent_this_time_fit(to, index, invoke):
     rows = [{"id": str(number), "text": f"the cat {number}", "rating": number, "share": 0.5} for number in range(5)]
     assert index(rows)["written"] == 5
@@ -219,6 +220,7 @@ def contents(to):
         return record, [row for batch in MilvusCollection.open(client, to[1], "rows").rows(names) for row in batch]
 
 
+@pytest.mark.slow
 def test_a_collection_of_the_first_format_is_read_and_updated_as_it_was_made(to, index, invoke):
     if to[1].startswith("postgresql:"):
         pytest.skip("the first format is older than tables of PostgreSQL")
@@ -280,6 +282,7 @@ def test_a_collection_is_checked_by_its_own_record(to, index, invoke, tiny_bert,
     assert found["vectors_of"] is None
 
 
+@pytest.mark.slow
 def test_the_index_that_is_there_stays_where_none_is_named(to, index, invoke):
     rows = [{"id": str(number), "text": f"the cat sat on mat {number}"} for number in range(300)]
     index(rows, "--type", "hnsw")

@@ -68,6 +68,7 @@ def interrupted(monkeypatch, invoke, at, *call):
         assert invoke(*call).exit_code == 130
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [method if method in ("simcse", "micse") else pytest.param(method, marks=pytest.mark.slow) for method in METHODS],
@@ -136,6 +137,7 @@ def test_killed_with_9(tiny_bert, text, dev, tmp_path, run):
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", [None, 0, 4])
 def test_killed_while_the_model_is_written(moved, invoke, tiny_bert, text, tmp_path, monkeypatch):
     """While the weights are written aside, and while the files that were compared are put in their places."""
@@ -269,6 +271,7 @@ def test_a_folder_that_is_no_run_is_not_gone_on_with(invoke, tiny_bert, text, tm
     assert re.search(rf"{tmp_path}/m .*run\.json.*--resume", " ".join(result.stderr.split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["flip", "cut", "json", "gone"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(invoke, tiny_bert, text, tmp_path, monkeypatch, damage):
     invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
@@ -291,6 +294,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(invoke, tiny_bert, tex
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
 def test_damaged_best_weights_are_found_before_the_training(
     invoke, tiny_bert, text, dev, tmp_path, monkeypatch, damage

@@ -29,6 +29,7 @@ def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(
     assert json.loads(one.stdout)["results"]["runs"] == 1 and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_runs_that_have_a_line_are_not_counted_again(invoke, tiny_bert, text, tmp_path):
     out = tmp_path / "out"
     options = ["--method", "simcse", "--seeds", "1,2,3", "--json", "-"]

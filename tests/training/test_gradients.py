@@ -288,7 +288,7 @@ def test_compiling_without_a_compiler(run, tiny_bert, text, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_compile(invoke, tiny_bert, text, tmp_path):
     """The compiled encoder trains the same model."""
     import shutil

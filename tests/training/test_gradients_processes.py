@@ -99,6 +99,7 @@ def command(model, text, out, *options):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_first_process_writes_and_a_run_resumes(tmp_path, tiny_bert, text, dev):
     options = ["--eval-data", dev, "--eval-every", 3, "--json", tmp_path / "r.json"]
     codes, said = finish(launch(2, command(tiny_bert, text, tmp_path / "whole", *options)))
@@ -128,6 +129,7 @@ def wait_for(metrics, lines, processes):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_dead_rank_ends_all_with_one_message(tmp_path, tiny_bert, text, victim):
     processes = launch(2, command(tiny_bert, text, tmp_path / "m", "--max-steps", 100_000))
@@ -162,7 +164,7 @@ def test_what_fails_in_one_process_ends_the_other(tmp_path, tiny_bert, text):
     assert "".join(said).count("error:") == 1 and re.search("step 1: .*loss .*nan", "".join(said))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
 def test_the_documented_launchers(tmp_path, tiny_bert, text, launcher):
     binary = Path(sys.executable).parent / launcher

@@ -46,6 +46,7 @@ def scored(tmp_path, sentences):
     return file
 
 
+@pytest.mark.slow
 def test_the_best_weights_become_the_model(collapsing, invoke, tiny_bert, text, scored, tmp_path):
     out = tmp_path / "m"
     options = ("--max-steps", 10, "--eval-every", 5, "--dev", scored, "--json", tmp_path / "r.json")

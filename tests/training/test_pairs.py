@@ -553,6 +553,7 @@ def test_texts_that_answer_the_same_anchor_are_never_drawn(tmp_path):
         assert set(corpus.texts[2][:6]) <= {"s", "n"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "jsonl", "null", "lists", "parquet", "two files"])
 def test_no_row_is_left_out_for_its_negatives(invoke, tiny_bert, tmp_path, form):
     counts = [i % 4 for i in range(len(NOUNS))]

@@ -82,6 +82,7 @@ def test_topics_are_the_files(topics):
         read_training_pairs([str(topics.parent / "empty")])
 
 
+@pytest.mark.slow
 def test_every_topic_held_out_in_turn(topics, tiny_bert, tmp_path, invoke):
     call = ["train", "--method", "sts-regression", "-m", tiny_bert, "--data", topics, "--hold-out", "topics"]
     done = invoke(*call, "-o", tmp_path / "runs", "--max-steps", 3, "--json", tmp_path / "r.json", check=0)

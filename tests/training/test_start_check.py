@@ -14,6 +14,7 @@ def checked(invoke, tmp_path, model, text, senteval, *options):
     return result.exit_code, json.loads(report.read_text())["results"] if report.exists() else {}
 
 
+@pytest.mark.slow
 def test_the_exit_code_says_whether_the_score_rose(invoke, tmp_path, tiny_bert, sentences, dev):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(sentences), "utf-8")

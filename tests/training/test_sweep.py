@@ -53,7 +53,7 @@ def test_seeds_give_mean_and_sd(invoke, tiny_bert, text, dev, tmp_path):
     assert weights[0] == weights[1]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, tmp_path, grid):
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid)
     lines = records(tmp_path / "m" / "results.jsonl")
@@ -87,7 +87,7 @@ def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, t
     assert re.search("settings.max_length .*8 .*32", " ".join(other.stderr.split()))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_start_is_scored_once_a_sweep(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
     encoded = []
     encode = EvaluatedModel.encode
@@ -366,7 +366,7 @@ def test_subsets_that_make_no_sense(invoke, tiny_bert, text, tmp_path, line, mes
     assert re.search(rf"s\.toml: .*{message}", " ".join(result.stderr.split()))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_two_points_that_mean_the_same_run(invoke, tiny_bert, text, tmp_path):
     """It is run once and stands in both rows; a long name keeps its seed apart."""
     long = "".join(
@@ -525,6 +525,7 @@ def test_transfer_tasks_are_scored_as_senteval_scores_the_trained_model(invoke, 
     assert (tmp_path / "m" / "seed=1" / "metrics.jsonl").read_bytes() == steps  # it was not trained again
 
 
+@pytest.mark.slow
 def test_each_task_is_trained_on_and_scored_in_turn(invoke, tiny_bert, tmp_path):
     """As in table 3 of IS-BERT's paper (Zhang et al., 2020), with the mean of all below."""
     downstream, report = write_downstream(tmp_path / "downstream"), tmp_path / "r.json"

@@ -31,6 +31,7 @@ def train(invoke, model, text, out, *options, method="simcse", check=0):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", LAYERS)
 @pytest.mark.parametrize(
     "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in folders.FAMILIES]
@@ -106,6 +107,7 @@ def test_a_folder_with_another_model_is_no_model(invoke, tiny_bert, text, tmp_pa
     assert not (tmp_path / "m" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_before_the_comparison_is_no_model(invoke, tiny_bert, text, tmp_path):
     """The folder looked finished, and `--resume` took it, although nothing had compared its weights."""
     out = tmp_path / "m"

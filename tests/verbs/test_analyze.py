@@ -49,6 +49,7 @@ def metrics(run):
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_training_logs_the_geometry_that_analyze_measures(trained, downstream, invoke, tmp_path):
     logged = [line for line in metrics(trained) if "dev_spearman" in line]
     assert [line["step"] for line in logged] == [0, 2, 4]
@@ -125,6 +126,7 @@ def test_geometry_of_vectors(invoke, tmp_path, tiny_bert, text):
     assert encoded["results"]["dimension"] == 32
 
 
+@pytest.mark.slow
 def test_geometry_of_vectors_that_encode_made_smaller(invoke, tmp_path, tiny_bert, text):
     """Nothing is compared with a query here, so fewer dimensions do; bits are no numbers."""
     for name, options in (("cut", ["--truncate-dim", 8]), ("bits", ["--output-dtype", "binary"])):
@@ -135,6 +137,7 @@ def test_geometry_of_vectors_that_encode_made_smaller(invoke, tmp_path, tiny_ber
     assert re.search(f"{tmp_path}/bits .*--output-dtype", refused.stderr)
 
 
+@pytest.mark.slow
 def test_every_pair_is_positive_if_asked(tiny_bert, downstream, invoke, tmp_path):
     call = ["analyze", "geometry", "-m", tiny_bert, "--data", downstream, "--no-sts", "-o", tmp_path / "out"]
     invoke(*call, "--positives-above", "all", check=0)
@@ -217,6 +220,7 @@ def lines(*paths):
     return [line for path in paths for line in path.read_text("utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_sweep(invoke, tmp_path):
     out = tmp_path / "out"
     done = invoke("analyze", "sweep", STUDY, RATES, "-o", out, "--json", "-", check=0)
@@ -284,6 +288,7 @@ def test_a_report_of_runs_models_and_files(trained, tiny_bert, downstream, invok
     assert (tmp_path / "r-figures" / "training-curves.png").exists()
 
 
+@pytest.mark.slow
 def test_a_report_of_an_unfinished_run(trained, invoke, tmp_path):
     run = tmp_path / "half"
     run.mkdir()

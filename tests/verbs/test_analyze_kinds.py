@@ -60,6 +60,7 @@ def test_near_duplicates_as_a_frame_are_the_pairs(tiny_bert, tmp_path):
     assert ("2", "13") in {*zip(found.frame["id1"], found.frame["id2"], strict=True)}
 
 
+@pytest.mark.slow
 def test_near_duplicates_are_searched_on_the_device_whose_rows_are_opened_once(tiny_bert, tmp_path, monkeypatch):
     """The device is torch's CPU, which searches here as a GPU does."""
     from sentcli.model.options import LoadOptions
@@ -82,6 +83,7 @@ def test_near_duplicates_are_searched_on_the_device_whose_rows_are_opened_once(t
     assert pairs[0] == pairs[1] and len(pairs[0]) and len(opened) == 1
 
 
+@pytest.mark.slow
 def test_rows_of_a_frame_keep_their_index_and_ids(tiny_bert, tmp_path):
     """Also those without text; a join would else put clusters and vectors with other rows."""
     import pandas as pd
@@ -100,6 +102,7 @@ def test_rows_of_a_frame_keep_their_index_and_ids(tiny_bert, tmp_path):
         assert list(rows.index) == index and list(rows["id"]) == [str(given.loc[key, "id"]) for key in index]
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("kind", ["map", "geometry", "duplicates"])
 @pytest.mark.parametrize("name", ["v", "v.parquet"])

@@ -44,6 +44,7 @@ def refused(invoke, words, *arguments):
 MAP = ("--clusters", 3, "--neighbours", 5)
 
 
+@pytest.mark.slow
 def test_map_of_two_models(invoke, text, tiny_bert, other, tmp_path):
     out = tmp_path / "out"
     invoke("analyze", "map", text, "-m", tiny_bert, "-m", other, *MAP, "--whiten", "groups:8", "-o", out, check=0)
@@ -71,6 +72,7 @@ def test_map_of_two_models(invoke, text, tiny_bert, other, tmp_path):
     assert points["groups"] == list(dict.fromkeys(row["series"] for row in drawn))
 
 
+@pytest.mark.slow
 def test_positives_lie_closer_than_texts(invoke, text, tiny_bert, tmp_path):
     few = tmp_path / "few.txt"
     few.write_text("\n".join(distinct(text)[:12]) + "\n", "utf-8")
@@ -140,6 +142,7 @@ def test_a_map_of_stored_vectors_is_that_of_their_texts_and_names_each_point(inv
     refused(invoke, "/bits .*--output-dtype", "analyze", "map", tmp_path / "bits", "-o", tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_map_repeats_with_its_seed_and_compares_labels(invoke, tiny_bert, tmp_path, sentences):
     kept = list(dict.fromkeys(s for s in sentences if s.strip() and "," not in s))
     table = tmp_path / "table.csv"
@@ -173,6 +176,7 @@ def test_map_refuses_what_it_cannot_map(invoke, text, tiny_bert, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_similarity_has_the_correlations_of_sts_eval(invoke, pairs, tiny_bert, other, tmp_path):
     out, scores = tmp_path / "out", tmp_path / "scores.json"
     invoke("analyze", "similarity", "-m", tiny_bert, "-m", other, "--pairs", pairs, "--top", 4, "-o", out, check=0)
@@ -210,6 +214,7 @@ def test_similarity_refuses_what_it_cannot_compare(invoke, tiny_bert, tmp_path):
     refused(invoke, r"few\.tsv: 2 .*10", *start, "-m", tiny_bert, "--pairs", few)
 
 
+@pytest.mark.slow
 def test_compare_models_vectors_and_directories(invoke, text, tiny_bert, other, tmp_path):
     vectors, encoded = tmp_path / "b.npy", tmp_path / "encoded"
     out = [tmp_path / name for name in ("models", "vectors", "directory")]

@@ -58,6 +58,7 @@ def test_a_small_corpus_is_measured_whole(tmp_path, tiny_bert, invoke):
     assert "no row has a text" in invoke(*null, check=2).stderr
 
 
+@pytest.mark.slow
 def test_several_models_and_wrong_usage(corpus, tiny_bert, tiny_roberta, tmp_path, invoke):
     arguments = ["encode", corpus, "-m", tiny_bert, "-m", tiny_roberta]
     results = json.loads(invoke(*arguments, "--estimate", "--json", "-", check=0).stdout)["results"]

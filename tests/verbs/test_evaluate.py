@@ -205,6 +205,7 @@ def test_report_shows_every_kind_as_evaluate_does(models, own, invoke, tmp_path)
     ]
 
 
+@pytest.mark.slow
 def test_samples_go_to_a_file_of_their_own_on_request(models, own, invoke, tmp_path):
     draws, plain, apart = tmp_path / "d.npz", tmp_path / "plain.json", tmp_path / "apart.json"
     call = ["evaluate", *own.values(), "-m", models[0], "-m", models[2], "--report"]

@@ -235,6 +235,7 @@ def test_more_hits_than_rows_are_all_rows(invoke, folder, tiny_bert):
         assert sorted(ids(found)[0]) == sorted(f"d{i}" for i in range(128))
 
 
+@pytest.mark.slow
 def test_columns_and_words_are_shown_and_markup_is_not_obeyed(run, tmp_path, tiny_bert):
     row = {"id": "1", "text": "The river [bold]runs[/bold]", "title": "On [red]rivers\x1b[2J", "empty": ""}
     (tmp_path / "c.jsonl").write_text(json.dumps(row) + "\n")

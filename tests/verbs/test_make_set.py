@@ -107,6 +107,7 @@ def test_beir_and_evaluate_read_the_set(articles, tmp_path, tiny_bert, invoke):
     assert "queries.jsonl" in invoke("evaluate", tmp_path / "set", "-m", tiny_bert, check=0).stderr
 
 
+@pytest.mark.slow
 def test_markdown_is_split_at_headings_and_links_ask_for_sections(tmp_path, invoke):
     generator = random.Random(1)
     for page in range(4):

@@ -57,6 +57,7 @@ def test_wrong_usage(invoke, write, tmp_path):
     assert "0.json, line 1" in done.stderr.replace("\n", "") and not (tmp_path / "b.html").exists()
 
 
+@pytest.mark.slow
 def test_the_options_that_errors_of_models_name_are_there(invoke, tiny_bert, tmp_path):
     """A table whose column has another name, and a device that is not there."""
     (tmp_path / "own.csv").write_text("title,x\n" + "".join(f"the cat sat {'on ' * i},b\n" for i in range(12)))

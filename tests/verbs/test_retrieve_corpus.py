@@ -214,6 +214,7 @@ def test_a_folder_that_encode_did_not_write_is_refused(invoke, tmp_path, tiny_be
     assert re.search(rf"{tmp_path} .*'sentcli encode'.*manifest\.json", failed.stderr)
 
 
+@pytest.mark.slow
 def test_what_a_document_says_is_shown_and_not_obeyed(run, tmp_path, tiny_bert):
     text = "[bold]cat[/bold] \x1b[2J\x1b[31mred \x07[link=http://x]\u202e[/nothing]"
     (tmp_path / "c.jsonl").write_text(json.dumps({"id": "[i]1\x1b[0m", "text": text}) + "\n")

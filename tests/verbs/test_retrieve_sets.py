@@ -554,7 +554,7 @@ def test_bm25_on_real_sets(retrieve, data, name, score):
     assert found["ndcg@10"] == pytest.approx(score, abs=0.0005)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.timeout(1800)
 def test_scifact_with_minilm(retrieve, minilm, data, tmp_path):
     """The first 64 of up to 256 tokens: all of them have the published 0.6451 and take four times as long."""

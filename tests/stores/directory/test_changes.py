@@ -143,6 +143,7 @@ def test_vectors_are_kept_in_every_form(options, model, tmp_path, invoke):
     check_history([rows, [{**rows[5], "id": "copy"}, *changed]], model, tmp_path, invoke, *options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [6, 40], ids=["cut", "whole"])
 def test_tokens_are_counted_as_of_a_fresh_directory(length, model, tmp_path, invoke):
     """Few and most texts of a shard are gone, others have come from another shard, and some are there twice."""

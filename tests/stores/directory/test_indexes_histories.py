@@ -118,7 +118,7 @@ def test_histories_at_ten_thousand_rows(seed, tiny_bert, tmp_path, invoke):
     invoke("index", out, "--check", check=0)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_an_update_that_is_killed_leaves_the_old_directory_and_is_done_by_the_next(tiny_bert, tmp_path, invoke):
     generator = random.Random(0)
     model = ("-m", tiny_bert, "--backend", "torch")

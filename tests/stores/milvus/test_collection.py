@@ -320,6 +320,7 @@ def test_a_killed_run_goes_on(invoke, write, place, tmp_path):
     assert 0 < results["unchanged"] < 20_000 and results["written"] == 20_000 - results["unchanged"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "number"), [("upsert", 1), ("rename_collection", 1), ("rename_collection", 2), ("drop_collection", 1)]
 )

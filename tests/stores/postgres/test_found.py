@@ -102,6 +102,7 @@ def check(invoke, postgres):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["hnsw", "ivfflat"])
 def test_an_index_is_measured_as_it_is(notes, check, method, tiny_bert):
     notes.execute("TRUNCATE notes; ALTER TABLE notes ALTER vec TYPE vector(16)")

@@ -106,6 +106,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("how", ["--overwrite", "--update"])
 def test_an_end_between_two_steps_leaves_whole_rows(invoke, write, postgres, monkeypatch, tmp_path, step, how, ask):
@@ -206,6 +207,7 @@ def test_a_database_without_pgvector(invoke, write, corpus, tiny_bert, role, ask
     assert write(corpus, "-m", tiny_bert)["rows"] == len(ROWS), "who may make it makes it"
 
 
+@pytest.mark.slow
 def test_a_password_is_printed_nowhere(invoke, corpus, tiny_bert, role, postgres, postgres_server, ask, monkeypatch):
     connection, _ = postgres_server
     hba = Path(connection.execute("SHOW hba_file").fetchone()[0])

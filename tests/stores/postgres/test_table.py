@@ -73,6 +73,7 @@ def test_the_record_stands_in_the_comment_and_the_types_are_those_of_postgresql(
     assert ask("SELECT DISTINCT at = '2024-01-01 08:00:00+00', ok FROM corpus") == [(True, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
 @pytest.mark.parametrize("similarity", ["cosine", pytest.param("dot", marks=pytest.mark.slow)])
 def test_an_index_is_measured_and_finds_ten_rows_where_ten_meet_a_condition(
