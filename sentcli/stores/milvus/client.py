@@ -70,7 +70,7 @@ def require_room_in(address: str, size: int) -> None:
         require_room(Path(place_of(address)), size, address)
 
 
-def check_address(address: str) -> None:
+def check_milvus(address: str) -> None:
     """Check what can be checked before a file is opened or a server asked: the address, and the libraries it needs.
 
     Raises:
@@ -101,7 +101,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
         InputError: if there is no such place, or it does not answer.
         MissingExtraError: if pymilvus or milvus-lite is not installed.
     """
-    check_address(address)
+    check_milvus(address)
     place = place_of(address)
     is_server = not is_file(address)
     if not is_server and to_write:

@@ -15,7 +15,7 @@ from sentcli.io.blocks import Block
 from sentcli.search.options import DatabaseOptions
 from sentcli.search.recall import IndexedSearch
 from sentcli.stores.collection_vectors import CollectionSearch
-from sentcli.stores.milvus.client import SCHEME, answering, check_address, connect, is_file, require_room_in
+from sentcli.stores.milvus.client import SCHEME, answering, check_milvus, connect, is_file, require_room_in
 from sentcli.stores.milvus.collection import BEFORE, BEING_REPLACED, NEXT, MilvusCollection
 from sentcli.stores.milvus.corpus import MilvusVectors
 from sentcli.stores.milvus.rows import MOST_TEXT_BYTES
@@ -44,7 +44,7 @@ class Milvus:
         if is_file(self.address):
             kinds = [known for known in kinds if known not in NOT_IN_A_FILE]
         one_of("--type of a collection", kind, kinds)
-        check_address(self.address)
+        check_milvus(self.address)
 
     @contextmanager
     def open(
