@@ -26,6 +26,7 @@ def imports_in_strings() -> Iterator[tuple[str, str, str]]:
                     yield file.name, module, name
 
 
+@pytest.mark.slow
 def test_the_names_are_there():
     found = sorted(set(imports_in_strings()))  # not while tests are collected, which each process does
     assert len(found) > 5

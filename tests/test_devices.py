@@ -172,6 +172,7 @@ def test_onnxruntime_on_a_gpu_gets_its_inputs_there_and_keeps_its_notes(runtime,
     assert provider == "CUDAExecutionProvider" and ("device_id" in options) == (number > 0)
 
 
+@pytest.mark.slow
 def test_onnxruntime_with_too_little_memory_gets_smaller_batches(runtime, minilm, monkeypatch):
     encoder = SentenceEncoder.load(minilm, backend="onnx", device="cuda")
     expected = encoder.encode(TEXTS)

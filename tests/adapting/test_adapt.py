@@ -252,6 +252,7 @@ def test_a_budget_that_is_too_small_is_said_before_training(corpus, tiny_bert, t
     assert done.exit_code == 2 and "--budget" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_budget_without_time_for_a_training_lets_weights_of_tokens_compete(
     corpus, tiny_bert, tmp_path, invoke, monkeypatch
 ):

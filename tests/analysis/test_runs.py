@@ -76,6 +76,7 @@ def test_a_study_is_a_table_of_settings_and_curves_over_seeds(study, invoke, tmp
     assert latex.count(r"\toprule") == latex.count(r"\bottomrule") > 2
 
 
+@pytest.mark.slow
 def test_the_means_of_a_curve_are_those_of_its_runs(study, invoke, tmp_path):
     invoke("report", study, "-o", tmp_path / "s.md", check=0)
     curves = rows_of(tmp_path / "s-figures" / "training-curves.csv")
@@ -152,6 +153,7 @@ def test_analyses_take_a_folder_of_runs(study, bare, invoke, tmp_path):
     assert "manifest.json" in failed
 
 
+@pytest.mark.slow
 def test_a_run_whose_folder_is_gone_is_still_in_the_table(study, invoke, tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "results.jsonl").write_bytes((study / "results.jsonl").read_bytes())

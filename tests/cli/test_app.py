@@ -191,6 +191,7 @@ def test_a_shell_completes_names_without_torch(tmp_path, words, expected):
     assert not modules & {"torch", "transformers", "faiss"}
 
 
+@pytest.mark.slow
 def test_help_folds_long_names_and_shows_the_search_first(run):
     pages = {
         command: run(command, "--help", check=0, env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout

@@ -122,6 +122,7 @@ def not_finite(tiny_bert, tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_without_vectors_leaves_thresholds_and_in_domain_scores_to_the_others(
     tiny_bert, not_finite, tmp_path, sentences, invoke
 ):

@@ -118,6 +118,7 @@ def test_evaluate_has_another_row_with_its_cost(made_set, cross_encoder, tiny_be
     assert [result["results"] for result in again] == [result["results"] for result in results]
 
 
+@pytest.mark.slow
 def test_int8(made_set, cross_encoder, tiny_bert, invoke):
     call = ["evaluate", made_set, "-m", tiny_bert, "--rerank", cross_encoder, "--json", "-"]
     exact, small = (json.loads(invoke(*call, "--precision", p, check=0).stdout)[1] for p in ("fp32", "int8"))

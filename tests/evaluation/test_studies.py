@@ -62,12 +62,14 @@ def test_models_of_a_group_are_seeds_whatever_scores_them(invoke, pairs, make_se
         assert "--group ours=none* matches no model" in refused, command
 
 
+@pytest.mark.slow
 def test_a_group_of_the_user_takes_runs_out_of_the_systems_of_their_folder(study):
     some = study_of([str(study)], groups=["ours=*0.003*"])
     assert len(some.models) == 4 and len(some.labels) == 2
     assert not any("0.003" in run for run in some.labels)
 
 
+@pytest.mark.slow
 def test_folders_of_models_stand_for_themselves(study, tiny_bert):
     assert study_of([str(tiny_bert), "minilm"]).models == [str(tiny_bert), "minilm"]
     run = sorted(study.glob("learning*"))[0]
@@ -94,6 +96,7 @@ def test_a_run_is_given_once_whatever_scores_it(invoke, pairs, make_set, tiny_be
     assert "a is given twice" in invoke("evaluate", pairs, "-m", "runs/a", "-m", study / "a", check=2).stderr
 
 
+@pytest.mark.slow
 def test_runs_that_have_not_finished_are_left_out(study, capsys):
     runs = sorted(study.glob("learning*"))
     (runs[0] / "model.safetensors").unlink()
@@ -105,18 +108,21 @@ def test_runs_that_have_not_finished_are_left_out(study, capsys):
         study_of([str(study)])
 
 
+@pytest.mark.slow
 def test_a_study_of_one_training_has_the_name_of_its_folder(study):
     for run in study.glob("*0.003*"):
         (run / "run.json").unlink()
     assert set(study_of([str(study)]).labels.values()) == {str(study)}
 
 
+@pytest.mark.slow
 def test_a_pattern_stands_for_the_runs_that_match(study):
     some = study_of([f"{study}/*0.003*"])
     assert some.models == list(map(str, sorted(study.glob("*0.003*"))))
     assert set(some.labels.values()) == {f"{study}/*0.003*"}
 
 
+@pytest.mark.slow
 def test_systems_of_two_folders_have_different_labels(study, tmp_path):
     """Both folders have a rate of 0.001, and the other settings of these differ."""
     other = tmp_path / "other"

@@ -219,6 +219,7 @@ def pairs_table(path, *, right=lambda number: number % 2):
     return write(path, ["sentence1", "sentence2", "label"], rows)
 
 
+@pytest.mark.slow
 def test_evaluate_gives_each_model_a_threshold_of_its_own(tiny_bert, tiny_roberta, invoke, tmp_path):
     table = pairs_table(tmp_path / "pairs.tsv")
     page = tmp_path / "page.html"

@@ -88,6 +88,7 @@ def test_every_way_finds_what_its_commands_find(notes, grid, tiny_bert, tmp_path
     assert (tmp_path / "out-figures" / "variants-1.csv").exists()
 
 
+@pytest.mark.slow
 def test_bytes_are_those_of_the_files(notes, grid, tiny_bert, invoke, tmp_path):
     invoke("evaluate", notes, "-m", tiny_bert, "--variants", grid, "--json", tmp_path / "out.json", check=0)
     entry = json.loads((tmp_path / "out.json").read_text())["results"]["notes"]
@@ -134,6 +135,7 @@ def test_rerun_encodes_in_every_way_anew(notes, tiny_bert, tmp_path, invoke, mon
     assert values("--rerun") == before and len(before) == 2
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_way_of_encoding_search_what_they_made(notes, tiny_bert, tmp_path, invoke, monkeypatch):
     from sentence_transformers import SentenceTransformer
 

@@ -236,6 +236,7 @@ def test_a_damaged_table_is_refused_and_made_anew(invoke, corpus, place, texts, 
     assert len(texts()) == ROWS
 
 
+@pytest.mark.slow
 def test_a_pipe_among_the_files_is_named(invoke, run, corpus, place, tiny_bert, tmp_path):
     invoke("index", corpus[0], "-m", tiny_bert, "--to", place, check=0)
     (manifest,) = (tmp_path / "l" / "corpus.lance" / "_versions").glob("*.manifest")

@@ -143,6 +143,7 @@ def test_repeated_sentences_are_counted(tiny_bert, text, tmp_path, invoke):
     assert f"{rows - distinct} of {rows} sentences" in message_of(result)
 
 
+@pytest.mark.slow
 def test_a_run_without_evaluations_has_no_curves(tiny_bert, text, tmp_path, invoke):
     invoke("train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", *STEPS, check=0)
     result = invoke("analyze", "geometry", tmp_path / "m", "--texts", text, "-o", tmp_path / "g", check=0)
@@ -199,6 +200,7 @@ def test_rows_without_the_prompt_of_the_model_are_said(tiny_bert, text, tmp_path
     assert "--prompt-name" not in message_of(chosen)
 
 
+@pytest.mark.slow
 def test_a_very_long_line_is_cut_before_the_tokenizer(tiny_bert, tmp_path, run):
     resource = pytest.importorskip("resource")
     (tmp_path / "long.txt").write_text("the cat sat on the mat " * 2_000_000 + "\n" + "a dog\n")

@@ -124,6 +124,7 @@ def test_a_collection_is_searched_and_comes_up_to_date(kept, invoke, place):
     assert changes(invoke, "--to", place, *collection) == SAME
 
 
+@pytest.mark.slow
 def test_a_table_of_postgresql_is_searched_and_comes_up_to_date(kept, invoke, postgres):
     import psycopg
 

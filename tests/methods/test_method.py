@@ -550,6 +550,7 @@ def test_stage_1_trains_the_sentence_vector(tiny_lm, text, tie):
     assert (torch.nn.functional.cosine_similarity(before, after) < 0.99).all()
 
 
+@pytest.mark.slow
 def test_infocse_in_two_stages(invoke, tiny_bert, text, tmp_path, sentences):
     train(invoke, "infocse", tiny_bert, text, tmp_path / "one", "--stage", "pretrain", "--learning-rate", "1e-3")
     assert set(steps(tmp_path / "one")[0]) >= {"loss", "condenser-mlm"}

@@ -135,6 +135,7 @@ def test_a_moved_directory_is_what_a_fresh_one_is(how, corpus, other, tiny_bert,
     assert {"metric", "old", "new", "difference", "interval", "passed", "same_hits"} <= results.keys()
 
 
+@pytest.mark.slow
 def test_appended_inputs_stay_apart(out, corpus, other, tiny_bert, tmp_path, invoke):
     more, fresh = tmp_path / "more.jsonl", tmp_path / "fresh"
     write(more, [{**row, "id": f"m{row['id']}"} for row in documents(20)])
@@ -162,6 +163,7 @@ def test_passages_move_as_they_are(context, other, tiny_bert, tmp_path, invoke):
     require_equal(tmp_path / "out", tmp_path / "fresh")  # both models have the same tokenizer
 
 
+@pytest.mark.slow
 def test_passages_are_updated_and_appended_after_a_move_to_a_model_that_reads_less(
     corpus, other, tiny_bert, tmp_path, invoke
 ):
@@ -242,6 +244,7 @@ def test_dry_run_compares_and_writes_nothing(out, other, invoke):
     assert files(out) == before and not list(out.parent.glob("*before*"))
 
 
+@pytest.mark.slow
 def test_indexes_are_those_of_the_old_directory(out, other, tiny_bert, invoke):
     for kind in ("hnsw", "IVF4,Flat", "bm25"):
         invoke("index", out, "--type", kind, check=0)
@@ -439,6 +442,7 @@ def test_back_says_that_rows_have_changed_since(out, corpus, other, invoke):
     assert "--update" in back.stderr
 
 
+@pytest.mark.slow
 def test_a_set_of_ones_own(out, corpus, other, tmp_path, invoke):
     folder = tmp_path / "mine"
     (folder / "qrels").mkdir(parents=True)

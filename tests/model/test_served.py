@@ -391,6 +391,7 @@ def test_an_address_without_a_model_is_none(host):
         SentenceEncoder.load("http://127.0.0.1:9/v1")
 
 
+@pytest.mark.slow
 def test_a_host_that_takes_fewer_texts_at_a_time_is_sent_fewer(host, local, rows):
     """It says so with status 413."""
     sizes = []

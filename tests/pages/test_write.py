@@ -251,6 +251,7 @@ def test_latex_compiles(tmp_path):
     assert done.returncode == 0, done.stdout.decode("utf-8", "replace")[-2000:]
 
 
+@pytest.mark.slow
 def test_figures_stand_beside_markdown_and_latex(tmp_path):
     for name in ("a.md", "b.tex", "c.HTML"):
         write_page(page(figure=plot("p")), tmp_path / name)

@@ -10,6 +10,7 @@ pytest.importorskip("lancedb", reason="LanceDB comes with the extra sentcli[lanc
 PLACE = "lance:s3://corpora/reviews"
 
 
+@pytest.mark.slow
 def test_a_table_in_a_bucket_changes_as_one_in_a_folder(store, invoke, tiny_bert, tmp_path):
     path = tmp_path / "rows.jsonl"
     rows = [{"id": f"r{n}", "text": f"the cat {n}", "n": n} for n in range(20)]

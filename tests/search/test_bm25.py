@@ -241,6 +241,7 @@ def test_real_sets_score_as_the_reference(name, data):
     assert (100 * ndcg["NDCG@10"], 100 * recall["Recall@100"]) == pytest.approx(REFERENCE[name], abs=0.011)
 
 
+@pytest.mark.slow
 def test_the_files_do_not_depend_on_the_process(tmp_path):
     """The stems of a set have another order in each process."""
     code = "import sys; from sentcli.search.bm25 import BM25; from pathlib import Path; "

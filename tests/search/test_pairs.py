@@ -106,6 +106,7 @@ def test_the_command_names_both_ids_and_groups(invoke, corpus, tiny_bert, tmp_pa
     assert "compared exactly" in (out / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_an_index_of_a_directory_is_used_and_measured(invoke, corpus, tiny_bert, tmp_path):
     invoke("index", corpus, "-o", tmp_path / "d", "-m", tiny_bert, "--type", "hnsw", check=0)
     call = ("analyze", "duplicates", tmp_path / "d", "--least", 0.999, "-o", tmp_path / "out", "--json", "-")
@@ -130,6 +131,7 @@ def near_texts(count):
     return [f"the {words[i % 8]} sat on the mat {i}" for i in range(count)]
 
 
+@pytest.mark.slow
 def test_too_many_pairs_are_refused_with_a_threshold_that_works(invoke, tiny_bert, tmp_path, monkeypatch):
     monkeypatch.setattr(pairing, "MOST_PAIRS", 1000)
     monkeypatch.setattr(pairing, "PROPOSED", 100)

@@ -198,6 +198,7 @@ def test_a_row_without_a_text_is_named(invoke, tiny_bert, stores, tmp_path, name
     invoke("retrieve", "--corpus", *place, "--query", "the river", "--search", "rrf", check=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lance", "milvus"])
 def test_only_what_changed_is_encoded(write, found, stores, tmp_path, name):
     """The order of keys in the front matter, a page that is gone and one that has another name change no text."""

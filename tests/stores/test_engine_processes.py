@@ -183,6 +183,7 @@ def test_a_signal_to_the_whole_group_is_no_traceback(source, whole, tiny_bert, t
     wait_for(lambda: not any(b"spawn_main" in command_of(pid) for pid in workers), "the end of the workers")
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_one_message(source, whole, tiny_bert, tmp_path, run):
     call = command(source, tmp_path / "out", tiny_bert, *SHARDS, "--backend", "onnx", "--devices", "cpu,cuda:7")
     failed = run(*call[3:])

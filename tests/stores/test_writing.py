@@ -408,6 +408,7 @@ def test_vectors_that_are_not_finite_are_an_error(invoke, tmp_path):
     assert not (tmp_path / "v.npy").exists()
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_no_partial_file(tiny_bert, tmp_path):
     import signal
     import subprocess

@@ -12,6 +12,7 @@ from tests.evaluation.conftest import write_downstream
 from tests.training.test_sweep import train
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(
     invoke, tiny_bert, text, dev, tmp_path, grid, monkeypatch
 ):
@@ -50,6 +51,7 @@ def test_what_is_scored_at_the_end_is_a_part_of_the_time(invoke, tiny_bert, text
     assert json.loads(done.stdout)["results"]["seconds"] > 1000
 
 
+@pytest.mark.slow
 def test_evaluations_are_measured_once_for_encoders_that_are_alike(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
     measured = scoring.dev_values
     calls = []

@@ -65,6 +65,7 @@ def test_the_best_weights_become_the_model(collapsing, invoke, tiny_bert, text, 
     assert "since step 5" in page.read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_that_has_collapsed_goes_on(
     collapsing, invoke, tiny_bert, text, scored, tmp_path, monkeypatch
 ):
@@ -88,6 +89,7 @@ def test_every_seed_of_a_sweep_is_kept(collapsing, invoke, tiny_bert, text, scor
         assert run["collapsed_step"] is not None and run["dev"]["best"] is not None
 
 
+@pytest.mark.slow
 def test_without_a_dev_set_it_is_said_as_well(collapsing, invoke, tiny_bert, text, tmp_path):
     out = tmp_path / "m"
     done = invoke(*command(tiny_bert, text, out, "--max-steps", 30), check=0)

@@ -12,6 +12,7 @@ from sentcli.errors import InputError
 from sentcli.verbs.analyze import analysis_kind, analyze
 
 
+@pytest.mark.slow
 def test_a_kind_from_python(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sentcli.console.state.data_on_stdout", False)  # an earlier command may have written data there
     np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32))
@@ -53,6 +54,7 @@ def test_a_map_as_a_frame_has_every_row(tiny_bert, tmp_path):
     assert found["x"].isna().tolist() == [False] * 12 + [True, False]
 
 
+@pytest.mark.slow
 def test_near_duplicates_as_a_frame_are_the_pairs(tiny_bert, tmp_path):
     texts = [*TEXTS, TEXTS[2].upper(), TEXTS[2]]
     found = analyze("duplicates", [texts], model=tiny_bert, output=tmp_path / "d", least=0.999, quiet=True)

@@ -298,6 +298,7 @@ def test_ids_may_hold_any_sign_and_have_any_length(write, find, tiny_bert, tmp_p
 SLOWER = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("hnsw", "ivfpq", "sq8")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ivf", *SLOWER])
 def test_an_index_is_measured_its_effort_kept_and_new_rows_are_found(write, place, tmp_path, kind):
     vectors = clustered(3000, 16)

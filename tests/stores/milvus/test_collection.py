@@ -272,6 +272,7 @@ def test_any_of_several_equal_vectors_counts_as_found(write, tmp_path):
     assert again["written"] == 0 and again["recall"] == results["recall"], "it is not measured again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hnsw", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ivf", "sq8"))])
 def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path, kind):
     write_directory(tmp_path / "d", clustered(3000, 16))

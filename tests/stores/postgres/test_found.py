@@ -52,6 +52,7 @@ def hits(found):
     return [(hit["id"], hit["text"], Near(hit["score"])) for hit in found["results"][0]["hits"]]
 
 
+@pytest.mark.slow
 def test_it_is_searched_like_a_file_of_its_texts(notes, find, invoke, tiny_bert, tmp_path):
     rows = [{"id": str(1000 - n), "text": text, "n": n % 5} for n, text in enumerate(TEXTS)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -140,6 +140,7 @@ def test_an_end_between_two_steps_leaves_whole_rows(invoke, write, postgres, mon
     assert ask("SELECT count(*) FROM pg_indexes WHERE tablename = 'corpus'") == [(2,)]
 
 
+@pytest.mark.slow
 def test_a_second_writer_is_told_to_wait(write, corpus, tiny_bert, monkeypatch, postgres):
     second = []
     real = store.append
