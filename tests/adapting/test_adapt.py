@@ -103,7 +103,7 @@ def test_the_start_is_kept_where_nothing_is_gained(invoke, corpus, tiny_bert, tm
     assert finished.exit_code == 2 and ADAPT_RESULTS_FILE in finished.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_gain_is_taken(invoke, learnable, tiny_bert, tmp_path, fast_learning):
     results = adapted(invoke, learnable, tiny_bert, tmp_path / "model", check=0)
     assert results["adopted"] is True and results["interval"][0] > 0

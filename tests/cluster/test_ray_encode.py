@@ -30,7 +30,7 @@ def plain(encode, source, tmp_path):
     return tmp_path / "plain"
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_ray_of_its_own_writes_the_bytes_of_one_machine(encode, source, plain, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -51,7 +51,7 @@ def test_two_nodes_write_the_bytes_of_one_machine(two_nodes, encode, source, pla
     assert "nodes 2, workers 2, CPUs of each 2" in message_of(done)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_what_is_there_is_kept_and_rows_are_appended(two_nodes, encode, source, plain, tmp_path):
     on_ray = ["--ray", two_nodes.address, *SHARDS]
     (plain / "vectors-00003.npy").unlink()
@@ -70,7 +70,7 @@ def test_what_is_there_is_kept_and_rows_are_appended(two_nodes, encode, source, 
     assert contents(plain) == contents(tmp_path / "more")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_an_update_keeps_the_vectors_of_texts_that_are_there(two_nodes, encode, source, plain, tmp_path):
     file = plain / "vectors-00001.npy"
     np.save(file, np.full_like(np.load(file), 0.25))  # as no model makes them
@@ -96,7 +96,7 @@ def test_all_that_decides_vectors_reaches_the_workers(two_nodes, encode, source,
     assert contents(tmp_path / "one") == contents(tmp_path / "out")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_directory_is_replaced_when_the_workers_are_done(two_nodes, encode, source, tmp_path):
     out, other = tmp_path / "out", tmp_path / "other.txt"
     other.write_text("".join(f"the old cat {i}\n" for i in range(70)))
@@ -110,7 +110,7 @@ def test_a_directory_is_replaced_when_the_workers_are_done(two_nodes, encode, so
 # Bad input
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_row_that_cannot_be_encoded_is_named_as_on_one_machine(two_nodes, encode, source, tmp_path):
     long = [f"x{i},{'cat ' * 50},1\n" for i in range(2)]
     lines = source.read_text().splitlines(keepends=True)
@@ -158,7 +158,7 @@ def test_an_address_at_which_nothing_is_said_ends_within_half_a_minute(invoke, s
     assert time.monotonic() - began < 30 * slowness
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "token", [{"RAY_AUTH_TOKEN": "8" * 64}, {"RAY_AUTH_TOKEN": "", "RAY_AUTH_MODE": "disabled"}], ids=["wrong", "none"]
 )
@@ -194,14 +194,14 @@ def test_a_cluster_of_which_only_the_head_answers_ends_in_time_and_heeds_signals
     assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_more_than_any_node_has(two_nodes, encode, source, tmp_path):
     failed = encode(source, "-o", tmp_path / "v", "--ray", two_nodes.address, "--gpus-per-worker", 1, check=2)
     assert re.search("1 CPUs .*1 GPUs", message_of(failed))
     assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_no_rows_make_an_empty_directory(encode, tmp_path):
     (tmp_path / "n.jsonl").write_text('{"text": null}\n' * 3)
     call = [tmp_path / "n.jsonl", "--on-null", "skip"]
@@ -210,7 +210,7 @@ def test_no_rows_make_an_empty_directory(encode, tmp_path):
     assert contents(tmp_path / "out") == contents(tmp_path / "plain")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_model_that_is_not_there(two_nodes, encode, source, tmp_path):
     failed = encode(source, "-o", tmp_path / "v", "--ray", two_nodes.address, model=tmp_path / "gone", check=1)
     assert "gone" in message_of(failed)
@@ -233,7 +233,7 @@ def test_a_node_with_another_version_is_named_before_the_work(own_cluster, encod
     assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_node_with_other_weights_is_named_before_the_work(own_cluster, encode, source, tmp_path):
     """The model lies in the home folder, and both nodes have one of their own."""
     cluster = own_cluster(0)

@@ -70,7 +70,7 @@ def test_killed_workers_cost_their_shards(two_nodes, kills, encode, many, plain,
     assert not done.stdout, "Ray prints there, where --json - may write"
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_shard_at_which_workers_die_again_and_again(two_nodes, kills, encode, many, plain, tmp_path):
     out = tmp_path / "out"
     kills("vectors-00005.npy", times=3)
@@ -84,7 +84,7 @@ def test_a_shard_at_which_workers_die_again_and_again(two_nodes, kills, encode, 
     assert contents(out) == plain
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_killed_node_costs_its_shards(own_cluster, encode, many, plain, tmp_path):
     cluster, out = own_cluster(2), tmp_path / "out"
     running = encode(many, "-o", out, *SHARDS, "--ray", cluster.address, wait=False)
@@ -188,7 +188,7 @@ def test_only_crashes_count_as_the_deaths_of_an_item(kinds, given_up, monkeypatc
             assert list(pool.map(["a", "b"], len)) == ["call", "call"]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("again", [["--ray", "local"], []], ids=["on Ray", "on one machine"])
 def test_a_killed_driver_goes_on_with_resume_and_leaves_no_process(encode, many, plain, tmp_path, again):
     out = tmp_path / "out"
@@ -206,7 +206,7 @@ def test_a_killed_driver_goes_on_with_resume_and_leaves_no_process(encode, many,
     assert contents(out) == plain
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_within_seconds(encode, many, tmp_path, kind, slowness):
     out = tmp_path / "out"

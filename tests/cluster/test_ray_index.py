@@ -56,7 +56,7 @@ def test_files_of_an_index_are_those_of_one_process(two_nodes, index, encode, so
     index("--check", out)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_text_is_encoded_and_indexed_on_ray(two_nodes, index, exported, source, tmp_path):
     call = [source, "-m", exported, "--pooling", "mean", "--type", "hnsw"]
     index(*call, "-o", tmp_path / "plain")
@@ -65,7 +65,7 @@ def test_text_is_encoded_and_indexed_on_ray(two_nodes, index, exported, source, 
     assert files_of(tmp_path / "plain", "hnsw") == files_of(tmp_path / "out", "hnsw")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_there_is_nothing_to_build(index, folders):
     for kind in ("flat", "bm25"):
         failed = index(folders[0], "--type", kind, "--ray", "local", check=2)

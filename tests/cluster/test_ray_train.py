@@ -47,7 +47,7 @@ def records(path):
     return lines
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_seeds_are_the_runs_of_one_after_the_other(two_nodes, train, tmp_path):
     train("-o", "plain", "--seeds", "1,2,3")
     on_ray = ["--ray", two_nodes.address, "--cpus-per-worker", 1]
@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(two_nodes, train, tmp_path):
     assert weights[0] == weights[1]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_run_that_fails_leaves_the_others(two_nodes, train, tmp_path):
     (tmp_path / "sweep.toml").write_text("[[grid]]\nbatch_size = [16, 100000, 8]\n")
     failed = train("-o", "out", "--sweep", "sweep.toml", "--ray", two_nodes.address, check=1)
@@ -138,7 +138,7 @@ def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
     assert message_of(again).count("finished before") == len(lines["out"])
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_damaged_log_is_named_where_its_scores_are_compared(two_nodes, train, tmp_path):
     rows = "the cat,the dog,0.9\nthe house,a river,0.1\nthe man,the woman,0.8\nred bird,small tree,0.2\n" * 3
     (tmp_path / "dev.csv").write_text(f"sentence1,sentence2,score\n{rows}")
@@ -166,7 +166,7 @@ def test_a_run_that_comes_again_ends_where_it_ended():
     assert not judge.ends("ahead", 2, 0.95)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_runs_end_where_tunes_scheduler_ends_them():
     from ray.tune.schedulers import ASHAScheduler
 

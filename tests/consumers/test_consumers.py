@@ -66,7 +66,12 @@ OPENVINO = {"backend": "openvino", "model_kwargs": {"ov_config": {"INFERENCE_PRE
 
 @pytest.mark.parametrize("which", ["hub", "first_token"])
 @pytest.mark.parametrize(
-    ("over", "options"), [("nothing", {}), ("optimum", {"backend": "onnx"}), ("optimum-intel", OPENVINO)]
+    ("over", "options"),
+    [
+        pytest.param("nothing", {}, marks=pytest.mark.deep),
+        ("optimum", {"backend": "onnx"}),
+        pytest.param("optimum-intel", OPENVINO, marks=pytest.mark.deep),
+    ],
 )
 def test_sentence_transformers(over, options, which, consume, request):
     folder = request.getfixturevalue(which)
@@ -74,6 +79,7 @@ def test_sentence_transformers(over, options, which, consume, request):
     np.testing.assert_allclose(vectors, expected(folder), atol=VECTORS)
 
 
+@pytest.mark.deep
 def test_sentence_transformers_takes_the_graph_in_int8(consume, hub):
     options = {"backend": "onnx", "model_kwargs": {"file_name": "onnx/model_quantized.onnx"}}
     vectors = consume("sentence_transformers_backend.py", "optimum", hub, SHORT, json.dumps(options))
@@ -91,6 +97,7 @@ def test_programs_that_take_the_first_output(program, which, consume, request):
     np.testing.assert_allclose(vectors, wanted, atol=VECTORS)
 
 
+@pytest.mark.deep
 def test_txtai_takes_a_graph_with_one_output(consume, tmp_path, invoke):
     invoke("export", "-m", "minilm", "-o", tmp_path / "out", "--no-tokens", check=0)
     vectors = consume("with_txtai.py", "light", tmp_path / "out", TEXTS, "model.onnx")

@@ -113,7 +113,7 @@ def test_the_interval_holds_the_true_similarity_and_held_out_precision_is_that()
     assert precisions.mean() == pytest.approx(0.8, abs=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("precision", "hits", "data"),
     [

@@ -87,6 +87,7 @@ def test_scored_pairs_lift_a_random_model(invoke, random_bert, data, short_dev, 
     assert results["best_dev_spearman"] > results["start_dev_spearman"] + 12  # seen: 53.57 to 69.04
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("method", "options"), [("mlm", []), pytest.param("infocse", ["--stage", "pretrain"], marks=deep)]
 )

@@ -74,6 +74,7 @@ def test_a_store_has_the_bytes_of_one_machine_also_when_workers_are_killed(store
     assert SECRET not in messages
 
 
+@pytest.mark.deep
 def test_a_node_without_credentials_is_named(store, cluster, on_ray, lines):
     nodes = cluster(0)
     nodes.add_node(**nodes.common, num_cpus=1, env_vars={"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""})

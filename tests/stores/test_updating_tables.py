@@ -65,7 +65,7 @@ def columns_of(invoke, corpus, rows):
     return {hit["id"]: hit["columns"] for hit in json.loads(done.stdout)["hits"]}
 
 
-IN_CI = ("duckdb.csv", "json.jsonl", "pyarrow.parquet")
+IN_CI = ("duckdb.csv", "pyarrow.parquet")
 """The others before a release."""
 MARKS = {name: pytest.mark.slow if name in IN_CI else pytest.mark.deep for name in WRITERS}
 

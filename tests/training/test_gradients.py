@@ -279,7 +279,7 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
     assert not (tmp_path / "m" / "model.safetensors").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_compiling_without_a_compiler(run, tiny_bert, text, tmp_path):
     """In a process of its own, since torch remembers which compiler it found."""
     env = {"CXX": "/nonexistent/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}

@@ -239,7 +239,7 @@ def test_sweep(invoke, tmp_path):
     assert "--x batch_size: " in wrong.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
     """From a sweep that was really run."""
     grid = ["seeds = [1, 2]", "[[grid]]", 'method = ["simcse", "informin-cl"]', "limit = [16, 48]"]

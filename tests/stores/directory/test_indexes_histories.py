@@ -84,7 +84,7 @@ def recall_of(folder, kind, queries):
     return np.mean(search.search(queries, 10).scores >= least)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", [0, 1])
 def test_histories_at_ten_thousand_rows(seed, tiny_bert, tmp_path, invoke):
     generator = random.Random(seed)
