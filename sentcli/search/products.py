@@ -34,6 +34,8 @@ LEAST_ROWS = 2048
 CACHED = 2**20
 """The most numbers of the rows of a product, 4 MiB: they stay in the processor's cache from the look at their lengths
 to the product, which is what a search for one query consists of."""
+NARROW = 32
+"""So many queries or fewer stand on the right of a product: a BLAS then copies them and not the rows for its kernel."""
 A_THREAD = 2**22
 """Fewer numbers than these are not worth another thread, however few the queries are."""
 SAMPLED = 64
@@ -228,7 +230,8 @@ class _Gathered:
             part = rows[start : min(start + count, share.stop)]
             shape = queries, len(part)
             used = queries * len(part)
-            product = np.matmul(self.queries, part.T, out=products[:used].reshape(shape))
+            product = products[:used].reshape(shape)
+            _multiply(self.queries, part, product)
             if self.least is None:
                 self._take_all(product, first + start)
             else:
@@ -284,6 +287,16 @@ class _Gathered:
             wider = max(needed, min(2 * width, limit))
             further = self._empty(wider - width)
             self.table = Neighbours.side_by_side([self.table, further])
+
+
+def _multiply(queries: Float32Array, rows: Float32Array, products: Float32Array) -> None:
+    """Multiply queries ``[queries, dim]`` with rows ``[n, dim]`` into products ``[queries, n]``, as is fastest."""
+    if len(queries) == 1:
+        np.einsum("d,nd->n", queries[0], rows, out=products[0])
+    elif len(queries) <= NARROW:
+        products[:] = np.matmul(rows, queries.T).T
+    else:
+        np.matmul(queries, rows.T, out=products)
 
 
 def _kept(rows: Neighbours, k: int) -> Neighbours:

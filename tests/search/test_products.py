@@ -39,6 +39,7 @@ def test_whole_numbers_give_the_order_of_a_stable_sort(data):
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     bounds = {"TILE": draw(st.sampled_from([64, 2**21])), "LEAST_ROWS": draw(st.sampled_from([1, 7, 2048]))}
     bounds["CACHED"], bounds["A_THREAD"] = draw(st.sampled_from([4, 2**20])), draw(st.sampled_from([1, 2**22]))
+    bounds["NARROW"] = draw(st.sampled_from([0, 3, 32]))
     bounds["SURE"] = draw(st.sampled_from([-0.9, 4.0]))  # the first bound is too high for many queries, or hardly ever
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**bounds, "GROUP": 16, "FEW": 2, "SAMPLED": draw(st.sampled_from([1, 2, 8, 64]))}.items():
