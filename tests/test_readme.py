@@ -82,7 +82,7 @@ def test_activation_script_is_where_make_installs():
     assert "VENV ?= .venv" in (ROOT / "Makefile").read_text("utf-8")
 
 
-@pytest.mark.deep
+@pytest.mark.slow
 def test_the_commands_run_in_order(minilm, tmp_path, invoke, monkeypatch):
     """As a user would: one after the other in one folder; `make demo` runs such commands in processes of their own."""
     monkeypatch.chdir(tmp_path)

@@ -72,9 +72,9 @@ class BestRows:
         """Compare further rows ``[n, dim]``, the first of which has this position; no earlier call had a later one."""
         if not len(rows):
             return
-        tiles = _Rows(rows, self.prepare)
+        tiles = _PreparedRows(rows, self.prepare)
         if len(self.groups) > 1:
-            tiles = _Rows(self.prepare(rows), _as_they_are)
+            tiles = _PreparedRows(self.prepare(rows), _as_they_are)
         threads = min(_threads(), max(2 * self.count * len(rows) // FEW, rows.size // A_THREAD, 1))
         with _workers(threads) as workers:
             if len(self.groups) > 1 and len(self.groups) % threads == 0:
@@ -91,7 +91,7 @@ class BestRows:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _PreparedRows:
     """Rows ``[n, dim]`` that are prepared some at a time, when they are multiplied."""
 
     given: AnyArray
@@ -113,7 +113,7 @@ class _Group:
         self.samples = samples
         self.best = Neighbours.none(len(queries))
 
-    def add(self, rows: _Rows, first: int, workers: _Workers) -> None:
+    def add(self, rows: _PreparedRows, first: int, workers: _Workers) -> None:
         """Compare further rows."""
         before = self.best
         slices = workers.shares(len(rows))
@@ -143,7 +143,7 @@ class _Group:
         else:
             self.best.overwrite(lacking, again.best)
 
-    def _least(self, rows: _Rows, slices: list[slice], workers: _Workers) -> tuple[Float32Array | None, bool]:
+    def _least(self, rows: _PreparedRows, slices: list[slice], workers: _Workers) -> tuple[Float32Array | None, bool]:
         """Return a bound for each query ``[queries]`` above which the best of the rows lie, and whether that is sure.
 
         It is the k-th best product so far, or by a sample so low that some more than `k` products are likely above it.
@@ -209,7 +209,7 @@ class _Gathered:
         width = int(self.filled.max())
         return Neighbours(self.table.positions[:, :width], self.table.scores[:, :width])
 
-    def look(self, rows: _Rows, share: slice, first: int) -> None:
+    def look(self, rows: _PreparedRows, share: slice, first: int) -> None:
         """Compare some of the rows, of which without a bound few come at first and then as many as before.
 
         Args:

@@ -61,6 +61,9 @@ def check_model(corpus: Corpus, model: str | None, load: LoadOptions, doc_prompt
     """
     origin = corpus.origin
     assert origin is not None
+    if not len(corpus):
+        console.note(f"{corpus.title} has no row that could be compared with a model")
+        return "", None
     if model is None and not origin.known:
         console.note(f"{corpus.title} does not say which model made its vectors: -m compares them with one")
         return "", None

@@ -52,7 +52,7 @@ class Reader:
     files: tuple[str, ...]
     makes: tuple[str, ...] = ()
     forked: bool = False
-    most: int = 15
+    most: int = 40
 
 
 PLAIN = (
@@ -82,7 +82,7 @@ READERS = [
         ("onnx/export.json", "onnx/config.json", "onnx/modules.json", "onnx/1_Pooling/config.json",
          "onnx/sentence_bert_config.json", "onnx/config_sentence_transformers.json", "onnx/tokenizer.json"),
     ),
-    Reader("encode two.txt -m onnx -o out.npy", ("onnx/model.onnx",), forked=True),
+    Reader("encode two.txt -m onnx -o out.npy", ("onnx/model.onnx",), forked=True, most=15),
     Reader(
         "encode --check vectors", ("vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet")
     ),
@@ -102,7 +102,7 @@ READERS = [
     ),
     Reader(
         "retrieve --corpus vectors -m bert --backend torch --query cat --index hnsw",
-        ("vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",), forked=True,
+        ("vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",), forked=True, most=15,
     ),
     Reader("retrieve --corpus likely -m bert --backend torch --query cat", ("likely/calibration.json",), most=30),
     Reader("retrieve --corpus one.parquet -m bert --backend torch --query cat", ("one.parquet",)),
@@ -114,27 +114,27 @@ READERS = [
     Reader("retrieve --corpus rows.jsonl --query cat --search bm25 --hits hits.jsonl", ("rows.jsonl",)),
     Reader(
         f"train --method simcse -m bert --data text.txt -o stopped {' '.join(TRAIN)} --resume",
-        ("stopped/run.json", "stopped/checkpoint-00000002.json"), ("stopped",),
+        ("stopped/run.json", "stopped/checkpoint-00000002.json"), ("stopped",), most=15,
     ),
-    Reader("report model -o out.md", ("model/sentcli.json", "model/metrics.jsonl")),
-    Reader("analyze objectives stopped -o out", ("stopped/run.json", "stopped/metrics.jsonl"), ("out",)),
-    Reader("analyze sweep sweeps/results.jsonl -o out", ("sweeps/results.jsonl",), ("out",)),
-    Reader("analyze low-shot shots.jsonl -o out", ("shots.jsonl",), ("out",)),
+    Reader("report model -o out.md", ("model/sentcli.json", "model/metrics.jsonl"), most=15),
+    Reader("analyze objectives stopped -o out", ("stopped/run.json", "stopped/metrics.jsonl"), ("out",), most=15),
+    Reader("analyze sweep sweeps/results.jsonl -o out", ("sweeps/results.jsonl",), ("out",), most=15),
+    Reader("analyze low-shot shots.jsonl -o out", ("shots.jsonl",), ("out",), most=15),
     Reader("report scores.json -o out.md", ("scores.json",)),
     Reader("report own.json -o out.md", ("own.json",)),
     Reader("report found.json -o out.md", ("found.json",)),
     Reader(
         f"train --method simcse --sweep sweep.toml -m bert --data two.txt -o made {' '.join(TRAIN)} --max-steps 1",
-        ("sweep.toml",), ("made",),
+        ("sweep.toml",), ("made",), most=15,
     ),
     Reader(
         f"train --method simcse --sweep sweep.toml -m bert --data text.txt -o sweeps {' '.join(TRAIN)} --resume "
         "--eval-data senteval",
-        ("sweeps/results.jsonl",), ("sweeps",),
+        ("sweeps/results.jsonl",), ("sweeps",), most=15,
     ),
     Reader(
         f"train --recipe recipe.toml -m bert --data two.txt -o made {' '.join(TRAIN)} --max-steps 1",
-        ("recipe.toml",), ("made",),
+        ("recipe.toml",), ("made",), most=15,
     ),
 ]  # fmt: skip
 CASES = [(reader, file) for reader in READERS for file in reader.files]

@@ -440,3 +440,14 @@ def test_the_home_is_where_it_is_and_a_place_is_absolute(invoke, corpus, tiny_be
     assert (tmp_path / "home" / "kb").is_dir() and not list((tmp_path / "work").iterdir())
     found = invoke("retrieve", "--corpus", "lance:~/kb", "--count-by", "id", "--json", "-", check=0)
     assert json.loads(found.stdout)["counts"]["values"]
+
+
+def test_a_table_without_rows_has_the_vectors_of_no_model(tmp_path, tiny_bert, invoke):
+    import lancedb
+
+    (tmp_path / "rows.txt").write_text("a cat\n")
+    to = f"lance:{tmp_path / 'tables'}"
+    invoke("index", tmp_path / "rows.txt", "--to", to, "-m", tiny_bert, "--backend", "torch", check=0)
+    lancedb.connect(tmp_path / "tables").open_table("corpus").delete("true")
+    found = json.loads(invoke("index", to, "--check", "--json", "-", check=0).stdout)["results"]
+    assert (found["rows"], found["vectors_of"]) == (0, None)
