@@ -45,7 +45,7 @@ NOT_IN_DIGEST = {
     "has_code": "it is never run",
 }
 """The fields of `EncoderSpec` that `encoder_digest` does not take as they are."""
-NUMBERS = 3
+NUMBERS = 4
 """Counts the changes of sentcli that moved vectors or scores, or how they are kept.
 
 It is a part of the keys of what is kept of both, so that what was kept before such a change is made again. Modules that

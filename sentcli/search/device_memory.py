@@ -54,13 +54,13 @@ def as_tensor(rows: AnyArray) -> Tensor:
 def prepared_there(rows: Tensor, similarity: Similarity) -> Tensor:
     """Return float32 vectors ``[n, dim]`` whose inner products are the similarity, as `exact.prepared` does.
 
-    Nothing waits for the device: where all lengths are 1 already, it divides by 1.
+    Nothing waits for the device: a row whose length is 1 already is divided by 1.
     """
     wide = rows.float()
     if similarity == "dot":
         return wide
     lengths = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
-    are_unit = ((lengths * lengths - 1).abs() <= UNIT_ERROR).all()
+    are_unit = (lengths * lengths - 1).abs() <= UNIT_ERROR
     return wide / torch.where(are_unit | (lengths == 0), 1.0, lengths)
 
 

@@ -37,19 +37,23 @@ BLOCK = 131_072
 def unit_length(vectors: AnyArray) -> Vectors:
     """Return the vectors ``[n, dim]`` divided by their lengths; zero vectors stay zero, and are similar to nothing.
 
-    If all vectors have length 1 already, as those of most models, they are returned without a copy.
+    A vector that has length 1 already, as those of most models, stays as it is, whatever stands beside it. If all of
+    them have, they are returned without a copy.
     """
     wide: Vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for storage, not for sums
-    if _have_unit_length(wide):
+    are_unit = _are_unit(wide)
+    if are_unit.all():
         return wide
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
+    norms = np.linalg.norm(wide, axis=1)
+    norms[are_unit] = 1
+    lengths = norms[:, None]
+    return np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
 
 
-def _have_unit_length(vectors: AnyArray) -> bool:
-    """Tell whether the squared length of all vectors is as near to 1 as float32 has it."""
+def _are_unit(vectors: AnyArray) -> BoolArray:
+    """Tell of which vectors the squared length is as near to 1 as float32 has it."""
     squares = np.einsum("nd,nd->n", vectors, vectors)
-    return bool((np.abs(squares - 1) <= UNIT_ERROR).all())
+    return np.abs(squares - 1) <= UNIT_ERROR
 
 
 def not_own(positions: Int64Array, own: Int64Array) -> BoolArray:
@@ -190,7 +194,7 @@ class Blocks(VectorSource):
                 rows that are mapped from disk nothing is known, since they would be read twice.
         """
         if self._unit is None and look:
-            self._unit = self._may_be_unit() and all(map(_have_unit_length, self.since(0, BLOCK)))
+            self._unit = self._may_be_unit() and all(_are_unit(block).all() for block in self.since(0, BLOCK))
         return bool(self._unit)
 
     def _may_be_unit(self) -> bool:

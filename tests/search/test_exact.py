@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
-from sentcli.search import exact
+from sentcli.search import device_memory, exact
 from sentcli.search.exact import unit_length
 from sentcli.search.neighbours import Neighbours, merge
 from sentcli.search.searcher import searcher_over
@@ -63,6 +64,15 @@ def test_cosine_does_not_depend_on_length_and_does_not_change_its_arguments():
     assert np.array_equal(scaled, kept)
     by_length = exact.search(query, [scaled], 9, similarity="dot").positions
     assert not np.array_equal(by_length, exact.search(query, [corpus], 9).positions)
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it():
+    nearly_unit = unit_length(normal(20, 8)) * np.float32(1 + 1e-6)
+    beside_others = np.concatenate([normal(5, 8, 1), nearly_unit, np.zeros((1, 8), np.float32)])
+    assert np.array_equal(unit_length(beside_others)[5:25], unit_length(nearly_unit))
+    there = device_memory.prepared_there(torch.from_numpy(beside_others), "cosine").numpy()
+    assert np.array_equal(there[5:25], unit_length(nearly_unit))
+    assert not there[25].any()
 
 
 def test_zero_vectors_score_zero():
