@@ -63,10 +63,13 @@ EXPORTS = {
 @pytest.mark.parametrize(
     ("start", "kind"),
     [
-        *(("start", kind) for kind in EXPORTS),
+        ("start", "int8"),
+        ("start", "openvino"),
         ("trained", "plain"),
         # test_a_traced_graph_equals_torch looks for what torch's exporter writes into a graph
-        *(pytest.param("traced", kind, marks=pytest.mark.slow) for kind in EXPORTS),
+        ("traced", "plain"),
+        *(pytest.param("start", kind, marks=pytest.mark.deep) for kind in ("plain", "fp16", "openvino-int8")),
+        *(pytest.param("traced", kind, marks=pytest.mark.deep) for kind in EXPORTS if kind != "plain"),
     ],
 )
 def test_an_export_names_no_place_on_this_machine(start, kind, home, trained, tmp_path):

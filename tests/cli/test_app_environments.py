@@ -217,8 +217,15 @@ def test_every_verb_works_in_every_environment(environment, folder):
         assert "SENTCLI_CACHE" in results["encode"][2]
 
 
+LONG_IN_CI = ("ascii", "all closed", "no home", "narrow")
+"""One of the encodings, of the closed streams, of the folders that are missing and of the terminals."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize(
+    "environment",
+    [name if name in LONG_IN_CI else pytest.param(name, marks=pytest.mark.deep) for name in ENVIRONMENTS],
+)
 def test_verbs_that_take_longer_work_in_every_environment(environment, folder):
     check(environment, in_fork(folder, ENVIRONMENTS[environment], COMMANDS | LONG))
 

@@ -64,7 +64,7 @@ OPENVINO = {"backend": "openvino", "model_kwargs": {"ov_config": {"INFERENCE_PRE
 """Without the setting OpenVINO computes in bf16 where a processor has it."""
 
 
-@pytest.mark.parametrize("which", ["hub", "first_token"])
+@pytest.mark.parametrize("which", ["hub", pytest.param("first_token", marks=pytest.mark.deep)])
 @pytest.mark.parametrize(
     ("over", "options"),
     [
@@ -88,7 +88,7 @@ def test_sentence_transformers_takes_the_graph_in_int8(consume, hub):
 
 
 @pytest.mark.parametrize("program", ["with_fastembed.py", "with_light_embed.py"])
-@pytest.mark.parametrize("which", ["hub", "first_token"])
+@pytest.mark.parametrize("which", [pytest.param("hub", marks=pytest.mark.deep), "first_token"])
 def test_programs_that_take_the_first_output(program, which, consume, request):
     folder = request.getfixturevalue(which)
     vectors, wanted = consume(program, "light", folder, TEXTS, "onnx/model.onnx"), expected(folder)

@@ -29,6 +29,8 @@ from tests.model.test_static_model2vec import make as make_model2vec
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="alarms and forks of POSIX")
 
 SECONDS = 20
+SLOWLY = 10
+"""How many cases of a file run with the slow tests where a command trains or draws, and takes about a second."""
 PRELOADED = [
     "sentcli.cli.app", "typer.testing", "onnxruntime", "faiss", "tokenizers", "torch",
     "transformers.models.bert.modeling_bert",
@@ -52,7 +54,7 @@ class Reader:
     files: tuple[str, ...]
     makes: tuple[str, ...] = ()
     forked: bool = False
-    most: int = 40
+    most: int = 25
 
 
 PLAIN = (
@@ -114,27 +116,27 @@ READERS = [
     Reader("retrieve --corpus rows.jsonl --query cat --search bm25 --hits hits.jsonl", ("rows.jsonl",)),
     Reader(
         f"train --method simcse -m bert --data text.txt -o stopped {' '.join(TRAIN)} --resume",
-        ("stopped/run.json", "stopped/checkpoint-00000002.json"), ("stopped",), most=15,
+        ("stopped/run.json", "stopped/checkpoint-00000002.json"), ("stopped",), most=SLOWLY,
     ),
-    Reader("report model -o out.md", ("model/sentcli.json", "model/metrics.jsonl"), most=15),
-    Reader("analyze objectives stopped -o out", ("stopped/run.json", "stopped/metrics.jsonl"), ("out",), most=15),
-    Reader("analyze sweep sweeps/results.jsonl -o out", ("sweeps/results.jsonl",), ("out",), most=15),
-    Reader("analyze low-shot shots.jsonl -o out", ("shots.jsonl",), ("out",), most=15),
+    Reader("report model -o out.md", ("model/sentcli.json", "model/metrics.jsonl"), most=SLOWLY),
+    Reader("analyze objectives stopped -o out", ("stopped/run.json", "stopped/metrics.jsonl"), ("out",), most=SLOWLY),
+    Reader("analyze sweep sweeps/results.jsonl -o out", ("sweeps/results.jsonl",), ("out",), most=SLOWLY),
+    Reader("analyze low-shot shots.jsonl -o out", ("shots.jsonl",), ("out",), most=SLOWLY),
     Reader("report scores.json -o out.md", ("scores.json",)),
     Reader("report own.json -o out.md", ("own.json",)),
     Reader("report found.json -o out.md", ("found.json",)),
     Reader(
         f"train --method simcse --sweep sweep.toml -m bert --data two.txt -o made {' '.join(TRAIN)} --max-steps 1",
-        ("sweep.toml",), ("made",), most=15,
+        ("sweep.toml",), ("made",), most=SLOWLY,
     ),
     Reader(
         f"train --method simcse --sweep sweep.toml -m bert --data text.txt -o sweeps {' '.join(TRAIN)} --resume "
         "--eval-data senteval",
-        ("sweeps/results.jsonl",), ("sweeps",), most=15,
+        ("sweeps/results.jsonl",), ("sweeps",), most=SLOWLY,
     ),
     Reader(
         f"train --recipe recipe.toml -m bert --data two.txt -o made {' '.join(TRAIN)} --max-steps 1",
-        ("recipe.toml",), ("made",), most=15,
+        ("recipe.toml",), ("made",), most=SLOWLY,
     ),
 ]  # fmt: skip
 CASES = [(reader, file) for reader in READERS for file in reader.files]

@@ -1,6 +1,6 @@
 """Whatever ends a command with --overwrite, and wherever: the old output is whole, or the new one is.
 
-A few calls of each command are tried, with SENTCLI_CALLS=15 some 15, with SENTCLI_CALLS=0 all, which takes an hour. A
+Two calls of each command are tried, with SENTCLI_CALLS=15 some 15, with SENTCLI_CALLS=0 all, which takes an hour. A
 file named in SENTCLI_CALLS_TABLE gets two lines for each case: command, error or kill, calls tried, commands that did
 not end well.
 """
@@ -151,7 +151,7 @@ def test_the_old_or_the_new_output_is_whole(name, nth_call, tiny_bert, tmp_path)
         "command": words(new_command),
         "resume": words(f"{new_command} {case.resume}"),
         "output": output.partition("/")[0],
-        "most": int(os.environ.get("SENTCLI_CALLS", "3")),
+        "most": int(os.environ.get("SENTCLI_CALLS", "2")),
     }
     nth_call.stdin.write(json.dumps(request) + "\n")
     nth_call.stdin.flush()

@@ -46,7 +46,7 @@ def train(invoke, dev, out, method, model, *options):
 @pytest.mark.parametrize(
     ("method", "steps", "options", "least"),
     [
-        ("simcse", 24, [], 82.2),  # seen: 82.93; the others are pinned by the authors' steps in tests/reference
+        ("simcse", 12, [], 81.5),  # seen: 82.14; the others are pinned by the authors' steps in tests/reference
         pytest.param("informin-cl", 12, [], 81.5, marks=deep),  # 82.14
         # 82.19; the paper's warm-up is longer than this run
         pytest.param("micse", 12, ["--set", "warmup_steps=0"], 81.5, marks=deep),

@@ -177,9 +177,14 @@ STEPS = {
 }
 
 
+KILLS = [(0, "before"), (1, "behind"), (2, "before")]
+OTHER_KILLS = [pytest.param(*kill, marks=pytest.mark.deep) for kill in [(0, "behind"), (1, "before"), (2, "behind")]]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["before", "behind"])
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(
+    ("number", "when"), [*KILLS, *(pytest.param(*kill, marks=pytest.mark.deep) for kill in OTHER_KILLS)]
+)
 def test_a_killed_move_goes_on(number, when, place, corpus, other, tiny_bert, invoke):
     steps = STEPS[place[0].partition(":")[0]]
     if number >= len(steps):

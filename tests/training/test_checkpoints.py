@@ -31,6 +31,7 @@ METHODS = {
     "prompt-bert": ["--set", 'template.first=a "[X]" is [MASK].', "--set", "template.second=the : [X] or [MASK]"],
     "informin-cl": ["--set", "mini_batch_size=5", "--set", "bias_correction=false"],
 }
+IN_CI = ("simcse", "micse", "infocse", "whitenedcse", "is-bert", "informin-cl")
 
 
 def arguments(model, text, out, *options, method="simcse"):
@@ -71,7 +72,7 @@ def interrupted(monkeypatch, invoke, at, *call):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    [method if method in ("simcse", "micse") else pytest.param(method, marks=pytest.mark.slow) for method in METHODS],
+    [method if method in IN_CI else pytest.param(method, marks=pytest.mark.deep) for method in METHODS],
 )
 def test_interrupted_anywhere_a_run_ends_with_the_same_bytes(
     invoke, tmp_path_factory, text, dev, tmp_path, monkeypatch, method
