@@ -182,9 +182,7 @@ OTHER_KILLS = [pytest.param(*kill, marks=pytest.mark.deep) for kill in [(0, "beh
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "when"), [*KILLS, *(pytest.param(*kill, marks=pytest.mark.deep) for kill in OTHER_KILLS)]
-)
+@pytest.mark.parametrize(("number", "when"), [*KILLS, *OTHER_KILLS])
 def test_a_killed_move_goes_on(number, when, place, corpus, other, tiny_bert, invoke):
     steps = STEPS[place[0].partition(":")[0]]
     if number >= len(steps):
