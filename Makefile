@@ -69,6 +69,7 @@ pages:
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.density
 	$(BIN)/python -m tests.names
+	$(BIN)/python -m tests.numbers
 	$(BIN)/python docs/make_papers.py --check
 	$(BIN)/python docs/make_results.py --check
 	$(BIN)/python docs/make_models.py --check

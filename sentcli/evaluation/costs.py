@@ -14,7 +14,7 @@ from sentcli.model.identity import stored_weights
 from sentcli.model.spec import EncoderSpec
 
 LONG_PASS = 1.0
-"""So many seconds are long enough to measure a speed once: what else the machine does in a moment weighs little then."""
+"""So many seconds are long enough to measure a speed once: what else the machine does in a moment weighs little."""
 
 
 def sample_texts(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:

@@ -49,7 +49,7 @@ NUMBERS = 4
 """Counts the changes of sentcli that moved vectors or scores, or how they are kept.
 
 It is a part of the keys of what is kept of both, so that what was kept before such a change is made again. Modules that
-compute either are listed in tests/numbers.json, and a test fails when one of them changes and this number does not.
+compute either are listed in tests/numbers.json, and `make check` fails when one of them changes and the list does not.
 """
 TOKENIZER_FILES = (
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json",

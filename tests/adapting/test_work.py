@@ -88,7 +88,7 @@ def test_what_was_begun_without_a_plan_is_made_anew(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), pytest.param(OSError(28, "No space left on device"), marks=pytest.mark.slow)]
+    "error", [KeyboardInterrupt(), pytest.param(OSError(28, "No space left on device"), marks=pytest.mark.deep)]
 )
 def test_the_old_model_stays_until_the_new_one_is_whole(error, invoke, corpus, tiny_bert, tmp_path, monkeypatch):
     output = tmp_path / "model"

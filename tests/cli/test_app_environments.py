@@ -193,14 +193,8 @@ def check(environment, results):
         assert "defect" not in err and "Traceback" not in err, (environment, name, err)
 
 
-QUICK = ("ascii", "gbk", "all closed", "no home", "no cache")
-"""The environments of which the others are parts or kin; those come with the slow tests."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "environment", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in ENVIRONMENTS]
-)
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_verb_works_in_every_environment(environment, folder):
     all_verbs = environment in ("ascii", "no home")
     few = ("encode", "retrieve", "data check", "help", "usage")

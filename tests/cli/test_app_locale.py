@@ -77,7 +77,7 @@ def filled(command, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("locale", ["posix", pytest.param("latin-1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("locale", ["posix", pytest.param("latin-1", marks=pytest.mark.deep)])
 def test_files_have_their_names(locale, tiny_bert, tmp_path, run, request):
     variables = POSIX if locale == "posix" else request.getfixturevalue("latin_1")
     place, words = work_in(tmp_path, tiny_bert)

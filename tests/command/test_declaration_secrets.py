@@ -63,7 +63,7 @@ def words_of(name, verb, argument, address, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("name", VERBS, ids=" ".join)
 def test_no_secret_of_an_address_is_printed_or_written(name, whole, tiny_bert, tmp_path, invoke, monkeypatch):
     """In turn for each argument one of the addresses, or each of them for all."""

@@ -210,7 +210,7 @@ def test_numbers_that_are_not_finite_have_no_score(bad):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The groups parameter")
-@pytest.mark.parametrize("grouped", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("grouped", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path, grouped):
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold

@@ -31,7 +31,7 @@ def as_task(kind, classes, splits):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "settings", "count", "classes"),
-    [pytest.param("full", plain.FULL, 151, 3, marks=pytest.mark.slow), ("fast", plain.FAST, 203, 2)],
+    [pytest.param("full", plain.FULL, 151, 3, marks=pytest.mark.deep), ("fast", plain.FAST, 203, 2)],
 )
 def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classes):
     x, y = examples(count, classes)

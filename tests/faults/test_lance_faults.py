@@ -58,7 +58,7 @@ def version_of(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("with_table", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("with_table", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_killed_run_goes_on(invoke, place, tmp_path, with_table):
     folder = tmp_path / "l"
     count = 20_000

@@ -302,11 +302,11 @@ BACKBONES = ["roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"
 
 
 def _on_backbones():
-    """Every pair of a method and a backbone, of which the quick tests have each method and each backbone twice."""
+    """Every pair of a method and a backbone, of which CI tries each method and each backbone twice."""
     for i, kind in enumerate(BACKBONES):
         for j, method in enumerate(DEEP):
-            quick = (j - i) % len(DEEP) < 2
-            yield pytest.param(kind, method, marks=[] if quick else [pytest.mark.slow])
+            is_tried = (j - i) % len(DEEP) < 2
+            yield pytest.param(kind, method, marks=[] if is_tried else [pytest.mark.deep])
 
 
 @pytest.mark.slow

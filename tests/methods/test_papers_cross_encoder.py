@@ -79,8 +79,11 @@ def test_a_step_is_the_peers(invoke, table, tmp_path, kind, settings):
     assert moved > 1e-4, "the step can be told from none"
 
 
+OTHERS = [pytest.param(kind, marks=pytest.mark.deep) for kind in ("roberta", "deberta-v2", "deberta")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bert", "modernbert", slow("roberta"), slow("deberta-v2"), slow("deberta")])
+@pytest.mark.parametrize("kind", ["bert", "modernbert", *OTHERS])
 def test_the_folder_is_a_cross_encoder_of_sentence_transformers(invoke, table, tmp_path, kind):
     start = save_backbone(tmp_path / "start", kind=kind)
     train(

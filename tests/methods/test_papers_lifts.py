@@ -88,9 +88,7 @@ def test_scored_pairs_lift_a_random_model(invoke, random_bert, data, short_dev, 
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    ("method", "options"), [("mlm", []), pytest.param("infocse", ["--stage", "pretrain"], marks=deep)]
-)
+@pytest.mark.parametrize(("method", "options"), [("mlm", []), ("infocse", ["--stage", "pretrain"])])
 def test_language_models_learn_words(invoke, random_bert, data, tmp_path, method, options):
     _, lines = train(
         invoke, None, tmp_path / "m", method, random_bert, "--data", data / "corpus" / "wiki.txt", "--limit", 2560,

@@ -37,11 +37,11 @@ def at_the_mask(folder, template, texts):
     return torch.cat(rows).numpy()
 
 
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("albert", "modernbert")]  # their graphs are traced
+TRACED = ["albert", pytest.param("modernbert", marks=pytest.mark.deep)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bert", "roberta", *SLOW])
+@pytest.mark.parametrize("kind", ["bert", "roberta", *TRACED])
 def test_the_mask_token_of_the_template_is_the_vector_everywhere(tmp_path, kind):
     texts = ["the cat sat", "a dog", "", "birds flew over"]
     model = save_backbone(tmp_path / kind, kind=kind)

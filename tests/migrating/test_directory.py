@@ -553,7 +553,7 @@ def test_from_python(out, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.deep)])
 def test_the_wrong_model_is_refused_before_and_after(count, out, other, tiny_bert, tmp_path, invoke):
     models = [tiny_bert, other, *(save_backbone(tmp_path / f"m{seed}", seed=seed) for seed in range(20, 20 + count))]
     pairs = 0

@@ -73,10 +73,7 @@ VARIED = ("lasttoken", "mean+max", "cnn", "word-weights", "without-prompt", "den
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "modules",
-    [*VARIED, *(pytest.param(name, marks=pytest.mark.slow) for name in folders.MODULES if name not in VARIED)],
-)
+@pytest.mark.parametrize("modules", folders.MODULES)
 def test_modules(modules, tmp_path):
     compare(folders.make(tmp_path / "st", modules), prompt="the cat : ")
 
@@ -241,9 +238,6 @@ def test_the_kernel_is_chosen_by_device_and_precision(device, precision, capabil
         assert flat_attention.choose_kernel(torch.device(device), precision) is None
 
 
-FEW = ("bert", "roberta", "modernbert", "qwen3")
-
-
 def runs_on_meta(module):
     """Run a model on torch's meta device, where tensors have no values: whatever asks for one is an error."""
     module.to("meta")
@@ -255,10 +249,7 @@ def runs_on_meta(module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [*FEW, *(pytest.param(kind, marks=pytest.mark.slow) for kind in flat_attention.FLAT_FAMILIES if kind not in FEW)],
-)
+@pytest.mark.parametrize("kind", flat_attention.FLAT_FAMILIES)
 def test_nothing_asks_the_device(kind, tmp_path):
     runs_on_meta(load(folders.make(tmp_path / "st", pooling_of(kind), kind=kind)).torch_module)
 

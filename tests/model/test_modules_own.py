@@ -68,7 +68,7 @@ OWN = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pooling", pytest.param("pooling-traced", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["pooling", pytest.param("pooling-traced", marks=pytest.mark.deep)])
 def test_it_is_saved_and_loaded_on_torch_and_from_the_export_beside_it(start, tmp_path, name):
     encoder = load(start, *OWN[name])
     expected = encoder.encode(TEXTS)

@@ -101,8 +101,8 @@ def exports_in(cache):
     [
         ("with_weights", "v.npy"),
         ("without_weights", "v"),
-        pytest.param("with_weights", "v", marks=pytest.mark.slow),
-        pytest.param("without_weights", "v.npy", marks=pytest.mark.slow),
+        pytest.param("with_weights", "v", marks=pytest.mark.deep),
+        pytest.param("without_weights", "v.npy", marks=pytest.mark.deep),
     ],
 )
 def test_an_exported_folder_encodes_without_torch(run, request, lines, tmp_path, no_torch, expected, folder, name):

@@ -276,14 +276,8 @@ def test_a_host_that_fails_is_named(fault, host):
     assert all(part in message for part in [host.model, *parts]), message
 
 
-KEPT = ("NaN", "busy", "fewer rows")
-"""Faults after which the quick tests resume, too: one in a vector, one of the host, one in the number of vectors."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=[] if fault in KEPT else [pytest.mark.slow]) for fault in FAULTS]
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_host_that_fails_is_named_and_what_is_done_is_kept(fault, host, local, rows, tmp_path, invoke, monkeypatch):
     monkeypatch.setattr("sentcli.stores.vector_cache.SERVED_AT_A_TIME", 256)
     misbehave, parts = FAULTS[fault]

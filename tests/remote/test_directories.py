@@ -169,7 +169,7 @@ def test_parts_of_machines_are_one_directory_to_which_rows_are_appended(store, e
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "fault", [pytest.param("some 500", marks=pytest.mark.slow), "drop", pytest.param("slow", marks=pytest.mark.slow)]
+    "fault", [pytest.param("some 500", marks=pytest.mark.deep), "drop", pytest.param("slow", marks=pytest.mark.deep)]
 )
 def test_faults_that_pass_do_not_change_a_byte(store, encode, rows, local, fault):
     store.fault = fault

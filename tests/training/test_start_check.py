@@ -45,9 +45,7 @@ def test_what_does_not_go_with_it_is_refused(invoke, tmp_path, tiny_bert, senten
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    ("model", "code"), [("sentcli-bert-mini", 3), pytest.param("minilm", 0, marks=pytest.mark.deep)]
-)
+@pytest.mark.parametrize(("model", "code"), [("sentcli-bert-mini", 3), ("minilm", 0)])
 def test_the_two_starts_of_the_studies(invoke, tmp_path, data, short_dev, minilm, model, code):
     text, options = data / "corpus" / "wiki.txt", ["--limit", 2000, "--learning-rate", 1e-4, "--batch-size", 32]
     found, results = checked(invoke, tmp_path, model, text, short_dev, *options)

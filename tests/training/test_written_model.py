@@ -21,7 +21,6 @@ REFUSED = {
     **{kind: set(LAYERS) for kind in ("albert", "t5", "mt5", "umt5", "gpt2", "bart", "embedding_gemma2_text")},
 }
 """The layers that a family cannot be left with: its first one is built otherwise, or they cannot be taken apart."""
-QUICK = ("bert", "modernbert", "qwen2")
 
 
 def train(invoke, model, text, out, *options, method="simcse", check=0):
@@ -33,9 +32,7 @@ def train(invoke, model, text, out, *options, method="simcse", check=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", LAYERS)
-@pytest.mark.parametrize(
-    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in folders.FAMILIES]
-)
+@pytest.mark.parametrize("kind", folders.FAMILIES)
 def test_a_model_of_some_layers_opens_or_is_refused_before_training(invoke, text, tmp_path, kind, layers):
     model = folders.plain(kind, layers=4)
     is_refused = layers in REFUSED.get(kind, ())

@@ -55,7 +55,7 @@ def hits(invoke, folder, model, *options):
 @pytest.mark.parametrize(
     "kinds",
     [
-        *(pytest.param(kinds, marks=pytest.mark.slow) for kinds in (("flat",), ("hnsw",), ("ivf", "bm25"))),
+        *(pytest.param(kinds, marks=pytest.mark.deep) for kinds in (("flat",), ("hnsw",), ("ivf", "bm25"))),
         ("IVF8,PQ4x4", "hnsw", "bm25"),
     ],
 )

@@ -295,11 +295,11 @@ def test_ids_may_hold_any_sign_and_have_any_length(write, find, tiny_bert, tmp_p
     assert (pruned["deleted"], pruned["rows"]) == (4, len(keys) - 4)
 
 
-SLOWER = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("hnsw", "ivfpq", "sq8")]
+OTHERS = [pytest.param(kind, marks=pytest.mark.deep) for kind in ("hnsw", "ivfpq", "sq8")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ivf", *SLOWER])
+@pytest.mark.parametrize("kind", ["ivf", *OTHERS])
 def test_an_index_is_measured_its_effort_kept_and_new_rows_are_found(write, place, tmp_path, kind):
     vectors = clustered(3000, 16)
     write_directory(tmp_path / "d", vectors)

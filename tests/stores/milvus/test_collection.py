@@ -273,7 +273,7 @@ def test_any_of_several_equal_vectors_counts_as_found(write, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["hnsw", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ivf", "sq8"))])
+@pytest.mark.parametrize("kind", ["hnsw", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("ivf", "sq8"))])
 def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path, kind):
     write_directory(tmp_path / "d", clustered(3000, 16))
     results = write(tmp_path / "d", "--type", kind)

@@ -75,7 +75,7 @@ def test_the_record_stands_in_the_comment_and_the_types_are_those_of_postgresql(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
-@pytest.mark.parametrize("similarity", ["cosine", pytest.param("dot", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("similarity", ["cosine", pytest.param("dot", marks=pytest.mark.deep)])
 def test_an_index_is_measured_and_finds_ten_rows_where_ten_meet_a_condition(
     write, postgres, tmp_path, kind, similarity, ask
 ):
