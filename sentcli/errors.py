@@ -58,6 +58,10 @@ class InputError(SentcliError):
 class DataError(InputError):
     """Bad input at a known place: ``FILE, line N: what is wrong``."""
 
+    path: str
+    problem: str
+    """What is wrong, without the place."""
+
     def __init__(self, path: Path | str, problem: str, *, line: int | None = None, unit: str = "line") -> None:
         self.path, self.problem = str(path), problem
         place = f"{path}"

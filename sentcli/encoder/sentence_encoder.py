@@ -15,31 +15,35 @@ from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.machine import environment
 from sentcli.model import encoding
-from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress
+from sentcli.model.encoding import Backend, Encoded, EncodeStats, LoadedModel, OnLong, Progress
 from sentcli.model.identity import EncoderIdentity, ModelSource
 from sentcli.model.modules import NormalizeSpec, PoolingSpec
 from sentcli.model.options import MIN_LENGTH, BackendName, LoadOptions
-from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec import EncoderSpec, ModelSpec
 from sentcli.model.tokenizing import TextTokenizer, fit, has_stored_positions, position_limit
 
 if TYPE_CHECKING:
     from sentcli.arrays import AnyArray, Float32Array, Vectors
-    from sentcli.model.served import RequestCounts, ServedModel
+    from sentcli.model.served import RequestCounts, ServedBackend, ServedModel
     from sentcli.model.torch_model import TorchEncoder
 
 
 class SentenceEncoder:
     """A sentence encoder, which turns texts into vectors on any backend."""
 
+    model: str
+    """The name or path that was given to `load`."""
+    spec: EncoderSpec | ModelSpec
+    """The description of the model, with the overrides of `load` applied."""
+    backend: Backend | ServedBackend
+    """What runs the model, and how."""
+
     def __init__(self, loaded: LoadedModel | ServedModel, identity: EncoderIdentity | None = None) -> None:
         self.loaded = loaded
         self._identity = identity
         self.model = loaded.name
-        """The name or path that was given to `load`."""
         self.spec = loaded.spec
-        """The description of the model, with the overrides of `load` applied."""
         self.backend = loaded.backend
-        """What runs the model, and how."""
         self._on_torch: SentenceEncoder | None = None
 
     @classmethod

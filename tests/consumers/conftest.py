@@ -63,19 +63,40 @@ def consume(overlay, tmp_path):
     return run
 
 
-@pytest.fixture(scope="session")
-def node(tmp_path_factory):
-    """A folder with transformers.js, and the program beside it; skips where there is no npm."""
-    folder = tmp_path_factory.mktemp("node")
+def npm_installed(folder, package):
+    """Install a package of npm into a folder; skips where there is no npm."""
     (folder / "package.json").write_text('{"name": "consumer", "private": true}')
     # without its scripts, one of which would fetch libraries for GPUs
-    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "@huggingface/transformers@4.3.1"]
+    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except OSError as error:
         pytest.skip(f"npm cannot be run: {error}")
     if done.returncode != 0:
         pytest.skip(f"npm: {done.stderr[-300:]}")
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory):
+    """The program that uses transformers.js, in a folder that has it."""
+    folder = tmp_path_factory.mktemp("node")
+    npm_installed(folder, "@huggingface/transformers@4.3.1")
     program = "with_transformers_js.mjs"
     (folder / program).write_text((PROGRAMS / program).read_text())
     return folder / program
+
+
+@pytest.fixture(scope="session")
+def pyright(tmp_path_factory):
+    """Run pyright in its strict mode on a program; return what it says of each line."""
+    folder = tmp_path_factory.mktemp("pyright")
+    npm_installed(folder, "pyright@1.1.414")
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+
+    def check(name, program):
+        (folder / name).write_text(program)
+        command = ["node", "node_modules/pyright/index.js", "--pythonpath", sys.executable, "--outputjson", name]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        return json.loads(done.stdout)["generalDiagnostics"]
+
+    return check
