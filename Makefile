@@ -28,7 +28,7 @@ test: check
 
 # the long tests, and all examples of the properties of which `make test` draws a part
 test-slow: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "(slow or hypothesis) and not deep and not gpu" --hypothesis-profile deep -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "(slow or hypothesis) and not deep and not gpu" --hypothesis-profile deep --durations 12 -n auto --maxprocesses 4 --dist worksteal
 
 # before a release: long simulations and trainings, and all combinations of what the others draw
 test-deep: install
