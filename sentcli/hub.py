@@ -7,6 +7,7 @@ the commit that a branch or tag had when it was fetched, ``snapshots/COMMIT`` th
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -291,5 +292,5 @@ def _is_whole_graph(path: Path) -> bool:
         return True
     content = path.read_bytes()
     beside = [path.with_name(path.name + ending) for ending in DATA_ENDINGS]
-    named = [data for data in beside if data.name.encode() in content]
+    named = [data for data in beside if os.fsencode(data.name) in content]
     return all(data.exists() for data in named)

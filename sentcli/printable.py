@@ -47,6 +47,11 @@ def _printable(character: str) -> str:
     return "\N{REPLACEMENT CHARACTER}"
 
 
+def as_text(name: str) -> str:
+    """Return the name of a file as text, in which a byte that is no UTF-8 stands as ``udcXX`` behind a backslash."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def safe(text: str) -> str:
     """Replace what acts on who shows a text: control characters, and commands for the runner of a CI job.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +82,7 @@ def write_folder(
     """
     from sentcli import __version__
     from sentcli.io.atomic import replacing
-    from sentcli.io.forms import finite
+    from sentcli.io.forms import finite, write_json
     from sentcli.pages.figures import save_figure, save_frame
     from sentcli.pages.write import write_page
 
@@ -105,8 +104,7 @@ def write_folder(
                 if rows is None:
                     rows = section.table.to_frame()
                 save_frame(rows, folder / f"{section.file}.csv")
-        numbers = json.dumps(finite(analysis.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
-        (folder / RESULT).write_text(f"{numbers}\n", "utf-8")
+        write_json(folder / RESULT, finite(analysis.to_dict()))
     console.note(f"wrote {output / PAGE}, figures and tables beside it")
     return analysis
 

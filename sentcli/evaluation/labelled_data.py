@@ -32,6 +32,7 @@ from sentcli.io.labelled_kinds import Kind
 from sentcli.io.labelled_records import pair_files
 from sentcli.io.places import is_remote
 from sentcli.io.sources import Source, input_files, is_in_memory, open_source
+from sentcli.printable import as_text
 
 _LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
@@ -137,7 +138,7 @@ def _names(paths: Sequence[str]) -> list[str]:
         # a link has its own name here, since that of its target may be a checksum
         whole = Path(os.path.normpath(Path(path).absolute()))
         named = whole.with_suffix("") if is_in_memory(whole) else whole
-        all_parts.append(named.parts)
+        all_parts.append(tuple(map(as_text, named.parts)))
     names = []
     for parts in all_parts:
         others = [other for other in all_parts if other != parts]

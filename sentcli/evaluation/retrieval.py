@@ -32,6 +32,7 @@ from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source
+from sentcli.printable import as_text
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document
 from sentcli.search.words import plain
 
@@ -232,7 +233,7 @@ def load_collection(folder: Path, split: str | None = None) -> Collection:
     Raises:
         InputError: as `load_set`; also if a forum is missing.
     """
-    name = folder.resolve().name
+    name = as_text(folder.resolve().name)
     facts = set_facts(name)
     if not facts.forums or is_beir(folder):
         return Collection(name, facts, {name: load_set(folder, split)})
@@ -261,7 +262,7 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         raise InputError(
             f"{folder} is not a folder; BEIR sets are read from disk (corpus.jsonl, queries.jsonl, qrels/)"
         )
-    name = folder.resolve().name
+    name = as_text(folder.resolve().name)
     facts = set_facts(name)
     if split is None:
         split = facts.split

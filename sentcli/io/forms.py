@@ -21,7 +21,7 @@ from annotated_types import Ge, Le
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.typed import UndecidedError, ValueCheck, made
-from sentcli.printable import escaped, without_secrets
+from sentcli.printable import as_text, escaped, without_secrets
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -104,13 +104,19 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = None) ->
         raise InputError(f"{path} is not valid JSON: {error}") from error
 
 
+_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
+
+
 def write_json(target: Path | str, value: Any) -> None:
     """Write indented JSON to a file, atomically, or to standard output (``-``).
+
+    A byte of a file's name that is no UTF-8 stands as the text that `as_text` makes of it.
 
     Raises:
         ValueError: for a number that JSON cannot hold; see `finite`.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = _HALF_OF_A_PAIR.sub(lambda half: "\\" + as_text(half[0]), text)
     if target == "-":
         sys.stdout.write(escaped(text))
         sys.stdout.flush()
@@ -118,8 +124,7 @@ def write_json(target: Path | str, value: Any) -> None:
     path = Path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        # a file name may hold bytes that are no UTF-8
-        temporary.write_text(text, "utf-8", errors="backslashreplace")
+        temporary.write_text(text, "utf-8")
 
 
 def finite(value: Any) -> Any:

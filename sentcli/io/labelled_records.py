@@ -15,6 +15,7 @@ from sentcli.io.formats import header, records
 from sentcli.io.labelled_kinds import POSITIVE_LISTS, column_name, is_negative
 from sentcli.io.packed import unpacked_name
 from sentcli.io.sources import FORMATS, Source, say_once
+from sentcli.printable import as_text
 
 UNUSED = ("pos_scores", "neg_scores", "prompt")
 """Columns beside lists of positives that change what FlagEmbedding trains, and are not used here."""
@@ -23,13 +24,18 @@ UNUSED = ("pos_scores", "neg_scores", "prompt")
 def columns_of(source: Source, fields: str | None = None) -> list[str]:
     """Return the names of the columns: of the header line, or of the first 100 rows; an empty list if there is none.
 
+    Args:
+        source: the table.
+        fields: what ``--pair-fields`` names.
+
     Raises:
         InputError: for plain text, which has no columns.
     """
     if source.format == "txt":
-        raise InputError(
-            f"{source.name}: plain text has no columns; a table is a .csv, .tsv, .jsonl, .parquet, .xlsx or .ods file"
-        )
+        problem = f"{source.name}: plain text has no columns"
+        if fields:
+            problem += f" for --pair-fields {fields}"
+        raise InputError(f"{problem}; a table is a .csv, .tsv, .jsonl, .parquet, .xlsx or .ods file")
     names = header(source)
     if names:
         return names
@@ -153,7 +159,7 @@ def pair_files(name: str) -> list[str]:
 
 def task_name(name: str) -> str:
     """Return the name of a table's task, which is its file name without suffixes."""
-    name = unpacked_name(Path(name).name)
+    name = as_text(unpacked_name(Path(name).name))
     for suffix in FORMATS:
         if name.endswith(suffix):
             return name.removesuffix(suffix)

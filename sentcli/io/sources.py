@@ -27,6 +27,7 @@ from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed, unpack
 from sentcli.io.places import Place, is_remote
 from sentcli.io.scratch import is_scratch, scratch
 from sentcli.machine import memory_left
+from sentcli.printable import as_text
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
@@ -179,15 +180,14 @@ class Source(Place):
 
     def identity(self) -> dict[str, Any]:
         """Return the facts that identify the file: name, format, size and SHA-256."""
-        name = Path(self.name).name.encode("utf-8", "backslashreplace").decode("utf-8")  # it may be no UTF-8
         facts = {
-            "name": name,
+            "name": as_text(Path(self.name).name),
             "format": self.format,
             "bytes": self.path.stat().st_size,
             "sha256": file_digest(self.path),
         }
         if self.page:
-            facts["page"] = self.page.encode("utf-8", "backslashreplace").decode("utf-8")
+            facts["page"] = as_text(self.page)
         if self.delimiter is not None:
             facts["delimiter"] = self.delimiter
         if self.partition:

@@ -8,6 +8,7 @@ encoder.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import signal
 import sys
@@ -47,7 +48,7 @@ def load_method_file(path: Path) -> Method:
         raise InputError(f"--method {path}: it is not UTF-8 text") from error
     if "\0" in source:
         raise InputError(f"--method {path}: it holds NUL characters")
-    digest_of_path = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
+    digest_of_path = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
     name = f"sentcli_method_file_{digest_of_path[:16]}"
     _forget(name)
     module = ModuleType(name)

@@ -12,6 +12,7 @@ import numpy as np
 
 from sentcli.arrays import Float32Array
 from sentcli.hub import CARD
+from sentcli.printable import as_text
 from sentcli.zoo import find_entry, hub_model, local_path
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ DATA_SETS = "hf://datasets/"
 def public_name(name: str) -> str:
     """Return the name of a model for files that are published: of a folder on this machine its own name alone."""
     path = local_path(name)
-    return name if path is None else path.resolve().name
+    return name if path is None else as_text(path.resolve().name)
 
 
 def without_folders(value: Any) -> Any:

@@ -9,6 +9,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.methods.citations import citation
 from sentcli.model import cards
 from sentcli.model.spec import EncoderSpec
+from sentcli.printable import safe
 from sentcli.training.departures import departure_source, in_words
 from sentcli.training.observer import collapse, dev_scores, score_text
 
@@ -63,7 +64,7 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     lines = []
     for entry in config["data"]:
         sentences += entry["sentences"]
-        lines.append(f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`")
+        lines.append(f"* {safe(entry['file'])}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`")
     files = "\n".join(lines)
     rows = "\n".join(f"| {name} | {value} |" for name, value in _settings(method, settings).items())
     head = ""
@@ -139,7 +140,7 @@ def _scores_in_words(results: dict[str, Any]) -> str:
     teacher = results.get("teacher_dev")
     dev = dev_scores(results)
     if dev is not None:
-        text = f"{dev} (these weights); {score_text(dev.metric, dev.final)} at the last step."
+        text = f"{safe(str(dev))} (these weights); {score_text(dev.metric, dev.final)} at the last step."
         if dev.best_step == 0 < results["steps"]:
             text = f"No step was better than the start, so these are the weights of the start model. {text}"
     if dev is not None and teacher is not None:
@@ -173,7 +174,7 @@ def _scores(results: dict[str, Any]) -> list[EvalResult]:
     scores = []
     dev = dev_scores(results)
     if dev is not None and dev.best is not None:
-        scores.append(_score("dev", dev.name, dev.metric, dev.best))
+        scores.append(_score("dev", safe(dev.name), dev.metric, dev.best))
     for task, value in (results.get("sts") or {}).items():
         scores.append(_score("test", task, "spearman", value))
     for task, values in (results.get("senteval") or {}).items():

@@ -18,6 +18,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.disk_texts import texts_on_disk
 from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
+from sentcli.printable import as_text
 from sentcli.search.words import plain
 
 SUBSET_STREAM = 2**31 + 1
@@ -156,7 +157,7 @@ def file_facts(
     counts, _ = np.histogram(chosen, first_rows)
     facts: list[dict[str, object]] = []
     for (name, path), count in zip(files, counts.tolist(), strict=True):
-        facts.append({"file": name, "sha256": file_digest(path), "sentences": count})
+        facts.append({"file": as_text(name), "sha256": file_digest(path), "sentences": count})
     return tuple(facts)
 
 

@@ -13,6 +13,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts, sts_pairs, transfer
 from sentcli.evaluation.transfer_data import load_examples
 from sentcli.io.atomic import check_kept
+from sentcli.printable import as_text
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
 from sentcli.training.dev import DevSet, read_dev
@@ -258,7 +259,7 @@ def read_task_text(
         subset = subset or Subset()
         chosen = [sentences[row] for row in subset.rows(len(sentences))]
     sha256 = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    facts = {"file": f"text of {name}", "sha256": sha256, "sentences": len(chosen)}
+    facts = {"file": f"text of {as_text(name)}", "sha256": sha256, "sentences": len(chosen)}
     return TrainingSentences((chosen,), (facts,), 0)
 
 

@@ -46,7 +46,7 @@ def score_sets(
     collections = searched_sets.load_sets(sets.beir or [], sets.split)
     if passages.passages and (sets.from_run or search.modes == ["bm25"]):
         raise InputError("--passages cuts documents by a model's tokenizer: runs and BM25 have none")
-    published = scoring.published(RETRIEVAL, [path.resolve().name for path in sets.beir or []])
+    published = scoring.published(RETRIEVAL, [collection.name for collection in collections])
     if published is not None:
         _check_as_published(collections, search)
     if sets.from_run:

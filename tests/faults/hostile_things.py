@@ -89,6 +89,8 @@ def spoiled_file(command: Command, folder: Path, draw: random.Random) -> Thing |
     passes = [name for end, names in OPTIONAL.items() if file.endswith(end) for name in names]
     if file.endswith((".txt", ".md")):
         passes += (*TEXT_PASSES, "a huge length", "bytes flipped at 0")
+    if file.endswith(".parquet"):
+        passes.append("bytes flipped at 0")  # where the first column lies, which need not be read
     expected = SAID
     if direct:
         expected = REFUSED
@@ -354,7 +356,7 @@ def names_of(flags: list[str], value: str | None) -> tuple[str, ...]:
     elif value and len(value) > 1:
         names += (value,)
     elif value:  # a letter is found everywhere, unless it stands for itself
-        names += (repr(value), f"error: {value} ")
+        names += (repr(value), f"error: {value} ", f"no such file: {value}")
     return names
 
 

@@ -24,5 +24,7 @@ def test_no_command_ends_badly(tmp_path):
     # in a process of its own, since the hub stand-in is told by variables before libraries are imported
     seed = random.SystemRandom().randrange(10**6)
     words = [sys.executable, "-m", "tests.faults.hostile", "--seed", str(seed), "--cases", str(CASES)]
-    done = subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=Path(__file__).parents[2], capture_output=True, text=True, errors="backslashreplace"
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

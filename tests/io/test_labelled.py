@@ -8,6 +8,7 @@ import pytest
 from sentcli.errors import DataError, InputError
 from sentcli.io.labelled import range_of, read_table
 from sentcli.io.labelled_kinds import kinds_of
+from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import open_source
 
 
@@ -155,3 +156,10 @@ def test_the_range_of_scores():
 def test_an_error_names_the_line_of_a_row(tmp_path):
     table = read_table(write(tmp_path, "t.csv", ["anchor", "positive"], ["a", "b"], ["c", "d"]))
     assert str(table.error(1, "wrong")) == f"{open_source(str(tmp_path / 't.csv')).name}, line 3: wrong"
+
+
+def test_columns_of_plain_text_are_refused_with_the_option_that_names_them(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("a cat\n")
+    with pytest.raises(InputError, match=r"a\.txt.*--pair-fields one,two"):
+        columns_of(open_source(str(path)), "one,two")

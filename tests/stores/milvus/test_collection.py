@@ -493,3 +493,12 @@ def test_the_home_is_where_it_is_and_a_place_is_absolute(invoke, corpus, tiny_be
     assert (tmp_path / "home" / "new" / "kb.db").exists() and not list((tmp_path / "work").iterdir())
     found = invoke("retrieve", "--corpus", *place, "--count-by", "rating", "--json", "-", check=0)
     assert json.loads(found.stdout)["counts"]["values"]
+
+
+def test_a_file_that_is_called_like_an_address_is_named_by_its_path(invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("retrieve", "--search", "bm25", "--query", "cat", "--corpus")
+    (tmp_path / "milvus:rows.jsonl").write_text('{"_id": "a", "text": "a cat"}\n')
+    refused = invoke(*words, "milvus:rows.jsonl", check=2)
+    assert "--collection" in refused.stderr and " ./milvus:rows.jsonl" in " ".join(refused.stderr.split())
+    invoke(*words, "./milvus:rows.jsonl", check=0)
