@@ -54,6 +54,15 @@ class RunInputs:
         return any(task.name not in scored_tasks or task.protocol != protocol for task in self.transfer)
 
 
+def _drawn_by(request: TrainRequest) -> str:
+    """Return the option by which a part of the data is taken; an empty text if all of them are, or a recipe says it."""
+    if request.data.limit is not None:
+        return f"--limit {request.data.limit}"
+    if request.data.fraction is not None:
+        return f"--fraction {request.data.fraction:g}"
+    return ""
+
+
 def read_run_inputs(request: TrainRequest, method: Method) -> RunInputs:
     """Check the output folder, and read and check the data.
 
@@ -68,7 +77,7 @@ def read_run_inputs(request: TrainRequest, method: Method) -> RunInputs:
     corpus, held_out = _read_data(request, method, subset)
     if method.fit is None:
         _check_objectives(method, corpus)
-        method.settings.check(len(corpus.sentences), launched())
+        method.settings.check(len(corpus.sentences), launched(), drawn_by=_drawn_by(request))
     test: list[sts.SimilarityTask] = []
     if evaluation.sts and evaluation.eval_data:
         test = sts.load_similarity_tasks(evaluation.eval_data)

@@ -610,7 +610,7 @@ def full_disk(command: Command, folder: Path, draw: random.Random) -> Thing:
 
 def interrupted(command: Command, folder: Path, draw: random.Random) -> Thing | None:
     """Return a command that is killed, and given again."""
-    if not command.makes:
+    if not command.makes or "--back" in command.words:  # given again, it goes forth again where it was done
         return None
     return Thing("killed and given again", tuple(command.words.split()), (), SAME, killed=draw.uniform(0.2, 1))
 
