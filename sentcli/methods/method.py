@@ -87,7 +87,7 @@ class Settings(Bounded):
         Args:
             sentences: their number.
             processes: that train together.
-            drawn_by: the option that left so many of them, such as ``--limit 5``.
+            drawn_by: the option that left so many of them, such as ``--limit 5``, or the file that has no more.
         """
         if sentences < self.batch_size * processes:
             times = f" in each of {processes} processes" if processes > 1 else ""

@@ -55,11 +55,13 @@ class RunInputs:
 
 
 def _drawn_by(request: TrainRequest) -> str:
-    """Return the option by which a part of the data is taken; an empty text if all of them are, or a recipe says it."""
+    """Return the option by which a part of the data is taken, or the one file of them; else an empty text."""
     if request.data.limit is not None:
         return f"--limit {request.data.limit}"
     if request.data.fraction is not None:
         return f"--fraction {request.data.fraction:g}"
+    if len(request.files) == 1:
+        return request.files[0]
     return ""
 
 

@@ -187,7 +187,8 @@ def _query_set(
     if not judge:
         return query_set
     if len(query_set.queries) < judge:
-        raise InputError(f"--judge {judge}: there are only {len(query_set.queries)} queries")
+        source = file or ", ".join(corpus)
+        raise InputError(f"--judge {judge}: {source} gives only {len(query_set.queries)} queries")
     return replace(query_set, queries=random_sample(query_set.queries, judge, seed))
 
 

@@ -413,7 +413,7 @@ def paired_options(command: Command, folder: Path, draw: random.Random) -> Thing
             continue
         changed = with_option(changed, option.opts, value)
         names += names_of(option.opts, value)
-        if value and not place_exists(folder, value):
+        if value and (not place_exists(folder, value) or option.opts[0] == "--json"):  # whose file is always replaced
             makes.append(value)
     if changed == words:
         return None
