@@ -321,7 +321,7 @@ class _Written:
     """Makes values of what the nodes of YAML say."""
 
     name: str
-    """That of the file."""
+    """The name of the file, for errors."""
     size: int = 0
     """The characters so far, with those that aliases stand for, and as many more as there are nodes."""
 

@@ -81,19 +81,18 @@ class Settings(Bounded):
     """Whether a GPU uses only deterministic kernels, which are slower; a CPU is always deterministic."""
     seed: Annotated[int, Ge(0), Le(2**32 - 1)] = 42
 
-    def check(self, sentences: int, processes: int = 1, *, drawn_by: str = "") -> None:
+    def check(self, sentences: int, processes: int = 1, source: str = "the data") -> None:
         """Refuse a batch size that this many sentences cannot fill in this many processes.
 
         Args:
             sentences: their number.
             processes: that train together.
-            drawn_by: the option that left so many of them, such as ``--limit 5``, or the file that has no more.
+            source: what gives them: a file, or the option that takes a part of the data, such as ``--limit 5``.
         """
         if sentences < self.batch_size * processes:
             times = f" in each of {processes} processes" if processes > 1 else ""
-            of_what = drawn_by or "the data"
             raise InputError(
-                f"--batch-size {self.batch_size}{times} is more than the {sentences} sentences of {of_what}: "
+                f"--batch-size {self.batch_size}{times} is more than the {sentences} sentences of {source}: "
                 "give a smaller one, or more data"
             )
 

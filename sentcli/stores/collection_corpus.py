@@ -144,7 +144,7 @@ class CollectionWords:
 
     bm25: BM25
     places: Int64Array
-    """Of the rows, rising ``[rows]``."""
+    """The place of each row in the collection, rising ``[rows]``."""
     keys: AnyArray
     """By what the database returns the rows ``[rows]``."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,6 +76,8 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
     name = str(options.corpus)
     backend = backend_of(name)
     if backend is not None:
+        if os.path.exists(name):  # noqa: PTH110 - a Path raises where an address is too long for a name
+            console.note(f"{name} is the address of a database; the file of this name is ./{name}")
         with backend(name, options, search) as corpus:
             yield corpus
         return

@@ -54,15 +54,15 @@ class RunInputs:
         return any(task.name not in scored_tasks or task.protocol != protocol for task in self.transfer)
 
 
-def _drawn_by(request: TrainRequest) -> str:
-    """Return the option by which a part of the data is taken, or the one file of them; else an empty text."""
+def _source_of(request: TrainRequest) -> str:
+    """Return what gives the sentences, in words: the option that takes a part of them, the one file, or the data."""
     if request.data.limit is not None:
         return f"--limit {request.data.limit}"
     if request.data.fraction is not None:
         return f"--fraction {request.data.fraction:g}"
     if len(request.files) == 1:
         return request.files[0]
-    return ""
+    return "the data"
 
 
 def read_run_inputs(request: TrainRequest, method: Method) -> RunInputs:
@@ -79,7 +79,7 @@ def read_run_inputs(request: TrainRequest, method: Method) -> RunInputs:
     corpus, held_out = _read_data(request, method, subset)
     if method.fit is None:
         _check_objectives(method, corpus)
-        method.settings.check(len(corpus.sentences), launched(), drawn_by=_drawn_by(request))
+        method.settings.check(len(corpus.sentences), launched(), _source_of(request))
     test: list[sts.SimilarityTask] = []
     if evaluation.sts and evaluation.eval_data:
         test = sts.load_similarity_tasks(evaluation.eval_data)

@@ -21,7 +21,7 @@ from tests.tolerance import VECTORS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")
 
-KILLS, SHARD_ROWS, SHARDS = 10, 10, 400
+SHARD_ROWS, SHARDS = 10, 400
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -81,13 +81,14 @@ def kill_at_random(process, out, rng, kills_left):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("encoder")
-def test_ten_kills_cost_no_row_and_no_finished_shard(tiny_bert, tmp_path, record_property):
+@pytest.mark.parametrize("kills", [10, pytest.param(20, marks=pytest.mark.deep)])
+def test_kills_cost_no_row_and_no_finished_shard(kills, tiny_bert, tmp_path, record_property):
     source, out, whole = tmp_path / "rows.txt", tmp_path / "out", tmp_path / "whole"
     texts = [f"the cat {n % 350} sat on {n % 7} red mats" for n in range(SHARD_ROWS * SHARDS - 3)]
     source.write_text("".join(f"{text}\n" for text in texts))
     subprocess.run(command(source, whole, tiny_bert), check=True, capture_output=True, env=ONE_THREAD)
     rng, before, kept = random.Random(5), {}, []
-    for kills_left in reversed(range(KILLS)):
+    for kills_left in reversed(range(kills)):
         with started(source, out, tiny_bert) as process:
             kill_at_random(process, out, rng, kills_left)
         there = finished(out)
@@ -96,7 +97,7 @@ def test_ten_kills_cost_no_row_and_no_finished_shard(tiny_bert, tmp_path, record
         before = there
         kept.append(len(there) // 2)
     record_property("finished shards after each kill", kept)
-    assert len(set(kept)) > KILLS / 2, "most kills came while shards were made"
+    assert len(set(kept)) > kills / 2, "most kills came while shards were made"
     done = subprocess.run(command(source, out, tiny_bert), check=True, capture_output=True, env=ONE_THREAD, text=True)
     assert before.items() <= finished(out).items(), "a finished shard was made again"
     assert contents(out) == contents(whole)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,10 +154,7 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
         InputError: if there is none, or more hits are wanted than Milvus finds.
     """
     if options.collection is None:
-        problem = f"--corpus {name} needs --collection NAME"
-        if Path(name).exists():
-            problem += f"; the file of this name is ./{name}"
-        raise InputError(problem)
+        raise InputError(f"--corpus {name} needs --collection NAME")
     refuse_version(name, options)
     refuse_options_of_files(name, options, search)
     if (search.top_k or 0) > MilvusCorpus.max_top_k:
